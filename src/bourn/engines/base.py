@@ -1,0 +1,63 @@
+"""The seam: what every engine is. One method makes text; the rest says what it is made with."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from bourn.types import Piece, Request, Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What is known of a loaded model.
+
+    window: tokens that one request may use, prompt and answer together; None where unknown.
+    slots: requests served at once; None where the endpoint decides.
+    honours: the optional request fields (`Request.asks`) that this engine can honour.
+    defaults: the model's own sampling settings, above bourn's and below the user's.
+    resolves: whether bourn's defaults are sent in full. False for hosted endpoints, which have
+        their own and may refuse ours.
+    channels: the family of markers (`text.channels`) that the model writes into its text, None
+        where the engine has split the text already.
+    notice: something a person should be told at load, such as a GPU that lies idle.
+    """
+
+    name: str
+    engine: str
+    window: int | None = None
+    slots: int | None = None
+    honours: frozenset[str] = frozenset()
+    defaults: Sampling = field(default_factory=Sampling)
+    resolves: bool = True
+    channels: str | None = None
+    chat_template: bool = True
+    notice: str = ""
+
+
+class Engine(Protocol):
+    """A model that can be asked. Safe for many `generate` at once, up to `info.slots`.
+
+    An engine knows nothing of clients: it yields pieces until each choice has a finish reason, or
+    raises a `BournError`. Ending without a finish reason is an error, never a silence.
+    """
+
+    async def start(self) -> ModelInfo:
+        """Make ready: load, connect, find out. Idempotent; a dead engine is started anew.
+
+        Raises:
+            LoadFailed, ModelNotFound, ConnectionFailed, Unauthorized: with what to do.
+        """
+        ...
+
+    def generate(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """The pieces of one request, whose sampling is resolved.
+
+        Closing the generator, or cancelling the task that waits for it, ends the computing at once.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Give everything back: processes, sockets, memory. Idempotent."""
+        ...

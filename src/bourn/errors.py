@@ -1,0 +1,184 @@
+"""Every error bourn raises, in one tree.
+
+    BournError
+    ├── InvalidRequest            the caller must change something (400)
+    │   ├── UnsupportedField      this engine cannot honour that field
+    │   ├── PromptTooLong         the prompt does not fit the context window
+    │   └── TemplateError         no chat template, or it refuses these messages
+    ├── SettingsError             a flag, BOURN_* variable or configuration file is wrong
+    ├── ModelNotFound             no such model, here or there (404)
+    ├── Unauthorized              the endpoint refuses the key (401, 403)
+    ├── Overloaded                try again later (429, 503)
+    │   ├── QueueFull             bourn's own queue is full
+    │   └── RateLimited           the endpoint said so
+    ├── EngineError               the generation failed (500, 502)
+    │   ├── LoadFailed            the model could not be loaded
+    │   ├── ConnectionFailed      the endpoint cannot be reached
+    │   ├── EngineTimeout         the endpoint took longer than it may
+    │   ├── Interrupted           the stream ended without a finish reason
+    │   └── EngineCrashed         the engine's process died
+    └── StreamError               a stream was used wrongly
+        ├── StreamConsumed        a second iteration; one stream is one answer
+        └── StreamClosed          reading after it was closed
+
+Each carries a suggested HTTP `status`, a stable `code` for machines, whether asking again may help
+(`retryable`), and a `hint`: what to do now.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class BournError(Exception):
+    """The root. `str(error)` says what happened, `error.hint` what to do about it."""
+
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal_error"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class InvalidRequest(BournError, ValueError):
+    status = 400
+    code = "invalid_request"
+
+
+class UnsupportedField(InvalidRequest):
+    """The engine cannot honour `field`: refused, since dropping it would be a lie."""
+
+    code = "unsupported_field"
+
+    def __init__(self, field: str, engine: str, *, hint: str = "") -> None:
+        super().__init__(f"{engine} cannot honour `{field}`", hint=hint or f"leave `{field}` out")
+        self.field = field
+
+
+class PromptTooLong(InvalidRequest):
+    """`prompt_tokens` do not fit a `window` of so many (None: the endpoint did not say)."""
+
+    code = "context_length_exceeded"
+
+    def __init__(
+        self, message: str, *, prompt_tokens: int | None, window: int | None, hint: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint or "shorten the prompt, or use a larger window")
+        self.prompt_tokens = prompt_tokens
+        self.window = window
+
+
+class TemplateError(InvalidRequest):
+    code = "chat_template"
+
+
+class SettingsError(BournError, ValueError):
+    status = 400
+    code = "settings"
+
+
+class ModelNotFound(BournError):
+    status = 404
+    code = "model_not_found"
+
+
+class Unauthorized(BournError):
+    status = 401
+    code = "unauthorized"
+
+
+class Overloaded(BournError):
+    """`retry_after`: seconds after which to ask again, where known."""
+
+    status = 503
+    code = "overloaded"
+    retryable = True
+
+    def __init__(self, message: str, *, retry_after: float | None = None, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after = retry_after
+
+
+class QueueFull(Overloaded):
+    status = 429
+    code = "queue_full"
+
+
+class RateLimited(Overloaded):
+    status = 429
+    code = "rate_limited"
+
+
+class EngineError(BournError):
+    status = 502
+    code = "engine_error"
+
+
+class LoadFailed(EngineError):
+    status = 500
+    code = "load_failed"
+
+
+class ConnectionFailed(EngineError):
+    code = "connection_failed"
+    retryable = True
+
+
+class EngineTimeout(EngineError):
+    status = 504
+    code = "timeout"
+    retryable = True
+
+
+class Interrupted(EngineError):
+    code = "interrupted"
+    retryable = True
+
+
+class EngineCrashed(EngineError):
+    """`last_words`: the final lines the process wrote to stderr."""
+
+    status = 500
+    code = "engine_crashed"
+    retryable = True
+
+    def __init__(self, message: str, *, last_words: tuple[str, ...] = (), hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.last_words = last_words
+
+    def __str__(self) -> str:
+        return "\n  ".join((self.message, *self.last_words))
+
+
+class StreamError(BournError, RuntimeError):
+    code = "stream_error"
+
+
+class StreamConsumed(StreamError):
+    code = "stream_consumed"
+
+
+class StreamClosed(StreamError):
+    code = "stream_closed"
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """An error as OpenAI's wire and `--json` show it: `message`, `type`, `code`, perhaps `hint`."""
+    if not isinstance(error, BournError):
+        name = type(error).__name__
+        return {"message": str(error) or name, "type": name, "code": "internal_error"}
+    told: dict[str, Any] = {
+        "message": str(error),
+        "type": type(error).__name__,
+        "code": error.code,
+        "retryable": error.retryable,
+    }
+    if error.hint:
+        told["hint"] = error.hint
+    return told
