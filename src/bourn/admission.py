@@ -1,0 +1,96 @@
+"""Who may generate now: slots, and a bounded queue in the order of arrival, that can be left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from bourn.errors import InvalidRequest, QueueFull
+
+
+class Ticket:
+    """A claim on `size` slots. `place` 0 is admitted, 1 is next in the queue."""
+
+    def __init__(self, admission: Admission, size: int, place: int) -> None:
+        self.size = size
+        self.place = place
+        self._admission = admission
+        self._left = False
+        self._moved = asyncio.Event()
+
+    async def moved(self) -> int:
+        """Wait until the place has changed since this was last asked; the new place."""
+        await self._moved.wait()
+        self._moved.clear()
+        return self.place
+
+    def leave(self) -> None:
+        """Give the slots back, or leave the queue. Idempotent."""
+        if not self._left:
+            self._left = True
+            self._admission._leave(self)
+
+    def _move(self, place: int) -> None:
+        if place != self.place:
+            self.place = place
+            self._moved.set()
+
+
+class Admission:
+    """`slots`: how many at once, None for no limit. `queue_limit`: how many may wait.
+
+    A request of several choices takes several slots, all at once; nobody overtakes, so that a large
+    request cannot starve behind small ones.
+    """
+
+    def __init__(self, slots: int | None, queue_limit: int) -> None:
+        self.slots = slots
+        self.queue_limit = queue_limit
+        self._used = 0
+        self._queue: deque[Ticket] = deque()
+
+    @property
+    def used(self) -> int:
+        return self._used
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
+    def enter(self, size: int = 1) -> Ticket:
+        """Claim slots, or queue for them.
+
+        Raises:
+            InvalidRequest: more slots than there are.
+            QueueFull: nobody more may wait.
+        """
+        if self.slots is not None and size > self.slots:
+            raise InvalidRequest(
+                f"n is {size}, and the model has {self.slots} slots",
+                hint="ask for fewer choices, or load the model with more slots",
+            )
+        if not self._queue and self._fits(size):
+            self._used += size
+            return Ticket(self, size, place=0)
+        if len(self._queue) >= self.queue_limit:
+            raise QueueFull(
+                f"{len(self._queue)} requests are waiting already", hint="try again in a moment"
+            )
+        ticket = Ticket(self, size, place=len(self._queue) + 1)
+        self._queue.append(ticket)
+        return ticket
+
+    def _fits(self, size: int) -> bool:
+        return self.slots is None or self._used + size <= self.slots
+
+    def _leave(self, ticket: Ticket) -> None:
+        if ticket.place == 0:
+            self._used -= ticket.size
+        else:
+            self._queue.remove(ticket)
+        while self._queue and self._fits(self._queue[0].size):
+            admitted = self._queue.popleft()
+            self._used += admitted.size
+            admitted._move(0)
+        for place, waiting in enumerate(self._queue, 1):
+            waiting._move(place)
