@@ -1,0 +1,1 @@
+"""Formats at the edge, in both directions. Pure: no I/O, no clock."""

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bourn.errors import InvalidRequest, UnsupportedField
+from bourn.types import ImagePart, Message, Request, Sampling, TextPart, ToolCall
+from bourn.wire.body import request_of, wants_usage
+
+HI: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+
+
+def test_the_least_there_is() -> None:
+    wanted = Request(messages=(Message("user", "hi"),), max_new_tokens=None)
+    assert request_of(HI) == wanted
+    assert request_of({"prompt": "hi"}) == Request(prompt="hi", max_new_tokens=None)
+    assert request_of({"prompt": ["hi"]}) == Request(prompt="hi", max_new_tokens=None)
+
+
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+
+
+def test_everything_at_once() -> None:
+    asked = request_of(
+        HI
+        | {
+            "temperature": 0,
+            "top_p": 0.9,
+            "top_k": 5,
+            "min_p": 0.1,
+            "repetition_penalty": 1.1,
+            "presence_penalty": 0.2,
+            "frequency_penalty": -0.3,
+            "seed": 7,
+            "max_tokens": 9,
+            "stop": ["a", "b"],
+            "n": 2,
+            "logprobs": True,
+            "top_logprobs": 3,
+            "ignore_eos": True,
+            "tools": [TOOL],
+            "tool_choice": "required",
+            "response_format": {"type": "json_object"},
+            "chat_template_kwargs": {"enable_thinking": False},
+            "cache_prompt": False,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "user": "u",
+            "metadata": {"a": "b"},
+        }
+    )
+    assert asked == Request(
+        messages=(Message("user", "hi"),),
+        sampling=Sampling(0, 0.9, 5, 0.1, 1.1, 0.2, -0.3, 7),
+        max_new_tokens=9,
+        stop=("a", "b"),
+        n=2,
+        logprobs=3,
+        ignore_eos=True,
+        tools=(TOOL,),
+        tool_choice="required",
+        response_format={"type": "json_object"},
+        template_kwargs={"enable_thinking": False},
+        reuse_prompt=False,
+    )
+
+
+NAMES = [
+    *Sampling.__dataclass_fields__,
+    *("repeat_penalty", "max_tokens", "max_completion_tokens", "stop", "n", "logprobs", "tools"),
+    *("top_logprobs", "ignore_eos", "tool_choice", "response_format", "chat_template_kwargs"),
+    *("stream", "stream_options", "user", "logit_bias", "suffix", "reasoning_effort"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_null_is_not_said(name: str) -> None:
+    assert request_of(HI | {name: None}) == request_of(HI)
+
+
+def test_the_newer_limit_goes_before_the_older() -> None:
+    assert request_of(HI | {"max_tokens": 5, "max_completion_tokens": 3}).max_new_tokens == 3
+    assert request_of(HI | {"max_completion_tokens": 3}).max_new_tokens == 3
+
+
+def test_small_words() -> None:
+    assert request_of(HI | {"stop": "x"}).stop == ("x",)
+    assert request_of(HI | {"stop": []}).stop == ()
+    assert request_of(HI | {"top_k": -1}).sampling.top_k == 0
+    assert request_of(HI | {"repeat_penalty": 1.2}).sampling.repetition_penalty == 1.2
+    assert request_of(HI | {"logprobs": True}).logprobs == 0
+    assert request_of(HI | {"logprobs": False}).logprobs is None
+    assert request_of({"prompt": "x", "logprobs": 2}).logprobs == 2
+    assert request_of({"prompt": "x", "logprobs": 0}).logprobs == 0
+    assert request_of(HI | {"response_format": {"type": "text"}}).response_format is None
+
+
+BAD: list[tuple[str, Any]] = [
+    ("temperature", "warm"),
+    ("temperature", True),
+    ("temperature", -1),
+    ("temperature", float("nan")),
+    ("top_p", 1.5),
+    ("top_k", 1.5),
+    ("seed", -1),
+    ("n", 0),
+    ("n", "2"),
+    ("max_tokens", 0),
+    ("max_tokens", 1.5),
+    ("max_completion_tokens", True),
+    ("stop", 5),
+    ("stop", ["a", 5]),
+    ("logprobs", 3),
+    ("top_logprobs", 3),
+    ("ignore_eos", "yes"),
+    ("cache_prompt", 1),
+    ("tools", {}),
+    ("tools", [{"type": "retrieval"}]),
+    ("tools", ["f"]),
+    ("tool_choice", "sometimes"),
+    ("tool_choice", 5),
+    ("response_format", "json"),
+    ("response_format", {"type": "xml"}),
+    ("chat_template_kwargs", []),
+    ("messages", "hi"),
+    ("messages", ["hi"]),
+    ("messages", [{"content": "hi"}]),
+    ("messages", [{"role": "user", "content": 5}]),
+    ("messages", [{"role": "user", "name": 5}]),
+    ("prompt", [1, 2, 3]),
+    ("prompt", ["a", "b"]),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), BAD)
+def test_a_field_of_a_wrong_type_or_size_is_named(name: str, value: Any) -> None:
+    named = "message|content" if name == "messages" else f"`?{name}`? is|without"
+    body = HI | {name: value} if name != "prompt" else {"prompt": value}
+    with pytest.raises(InvalidRequest, match=named) as raised:
+        request_of(body)
+    assert raised.value.hint
+
+
+def test_logprobs_have_bounds() -> None:
+    with pytest.raises(InvalidRequest, match="`logprobs` is 21"):
+        request_of({"prompt": "x", "logprobs": 21})
+    with pytest.raises(InvalidRequest, match="`top_logprobs` is -1"):
+        request_of(HI | {"logprobs": True, "top_logprobs": -1})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {},
+        "f",
+        {"id": "a"},
+        {"id": "a", "function": {"name": "f"}},
+        {"id": "a", "function": {"name": "f", "arguments": {}}},
+        {"function": {"name": "f", "arguments": "{}"}},
+    ],
+)
+def test_a_tool_call_of_another_shape_is_refused(call: Any) -> None:
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    with pytest.raises(InvalidRequest, match=r"messages\[1\].tool_calls"):
+        request_of({"messages": [*HI["messages"], message]})
+
+
+def test_an_unknown_field_is_named_with_the_nearest_known() -> None:
+    with pytest.raises(InvalidRequest, match="`temprature`") as raised:
+        request_of(HI | {"temprature": 1})
+    assert raised.value.hint == "did you mean `temperature`?"
+
+
+@pytest.mark.parametrize(
+    ("name", "neutral", "real"),
+    [
+        ("logit_bias", {}, {"5": 1}),
+        ("best_of", 1, 3),
+        ("echo", False, True),
+        ("suffix", "", "end"),
+        ("store", False, True),
+        ("parallel_tool_calls", True, False),
+        ("modalities", ["text"], ["text", "audio"]),
+    ],
+)
+def test_what_bourn_cannot_do_is_refused_unless_it_asks_for_nothing(
+    name: str, neutral: object, real: object
+) -> None:
+    assert request_of(HI | {name: neutral}) == request_of(HI)
+    with pytest.raises(UnsupportedField, match=name):
+        request_of(HI | {name: real})
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"messages": []}, {"messages": [{"role": "user"}], "prompt": "x"}]
+)
+def test_there_is_one_thing_to_answer(body: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest):
+        request_of(body)
+
+
+def test_messages_in_full() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    picture = {"type": "image_url", "image_url": {"url": "https://x", "detail": "low"}}
+    told = [
+        {"role": "user", "content": [{"type": "text", "text": "?"}, picture], "name": "Ann"},
+        {"role": "assistant", "content": None, "tool_calls": [call], "reasoning_content": "hm"},
+        {"role": "tool", "content": "42", "tool_call_id": "c"},
+    ]
+    assert request_of({"messages": told}).messages == (
+        Message("user", (TextPart("?"), ImagePart("https://x", "low")), name="Ann"),
+        Message("assistant", "", reasoning="hm", tool_calls=(ToolCall("c", "f", "{}"),)),
+        Message("tool", "42", tool_call_id="c"),
+    )
+
+
+def test_usage_only_when_asked() -> None:
+    assert wants_usage({"stream_options": {"include_usage": True}})
+    assert not wants_usage({"stream_options": {"include_usage": False}})
+    assert not wants_usage({"stream_options": None})
+    assert not wants_usage({})
+    for bad in (5, {"include_usage": "yes"}):
+        with pytest.raises(InvalidRequest):
+            wants_usage({"stream_options": bad})
