@@ -156,6 +156,9 @@ class Request:
     logprobs: how many alternatives to give beside each token; 0 is the token alone, None is off.
     tools, response_format: as in OpenAI's API.
     template_kwargs: variables for the chat template, such as `enable_thinking`.
+    reuse_prompt: whether an engine may go on from what it has read before (its KV cache). That is
+        fast, and shifts probabilities a little: without it the same seed gives the same answer
+        whatever was asked before.
     """
 
     messages: tuple[Message, ...] = ()
@@ -170,6 +173,7 @@ class Request:
     tool_choice: str | Mapping[str, Any] | None = None
     response_format: Mapping[str, Any] | None = None
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    reuse_prompt: bool = True
 
     def __post_init__(self) -> None:
         if bool(self.messages) == (self.prompt is not None):

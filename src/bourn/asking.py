@@ -1,0 +1,82 @@
+"""From what a caller writes to a `Request`: the options of `stream`, and the user's defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import Any, TypedDict
+
+from bourn.errors import InvalidRequest
+from bourn.settings import Settings
+from bourn.types import DEFAULT_MAX_NEW_TOKENS, Message, Request, Sampling, messages_of
+
+Asked = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]]
+"""A text, a message, or messages; dicts as in OpenAI's API."""
+
+
+class Options(TypedDict, total=False):
+    """Options of one answer. The fields of `Request` and of `Sampling`, and:
+
+    system: a system message before the others.
+    raw: the text is a prompt to go on with, as it is, without the chat template.
+    stop: one text, or several.
+    """
+
+    system: str | None
+    raw: bool
+    stop: str | Sequence[str]
+    max_new_tokens: int | None
+    n: int
+    logprobs: int | None
+    ignore_eos: bool
+    tools: Sequence[Mapping[str, Any]]
+    tool_choice: str | Mapping[str, Any] | None
+    response_format: Mapping[str, Any] | None
+    template_kwargs: Mapping[str, Any]
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    min_p: float | None
+    repetition_penalty: float | None
+    presence_penalty: float | None
+    frequency_penalty: float | None
+    seed: int | None
+
+
+_SAMPLING = frozenset(field.name for field in fields(Sampling))
+
+
+def request_for(asked: Asked, options: Options, settings: Settings) -> Request:
+    """The request that `asked` and `options` mean, above the user's own settings.
+
+    Raises:
+        InvalidRequest: an unknown option, or one of a wrong kind or size.
+    """
+    given: dict[str, Any] = dict(options)
+    _refuse_unknown(given)
+    stop = given.pop("stop", settings.stop)
+    given["stop"] = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    given.setdefault("max_new_tokens", settings.max_new_tokens or DEFAULT_MAX_NEW_TOKENS)
+    if "tools" in given:
+        given["tools"] = tuple(given["tools"])
+    system = given.pop("system", settings.system)
+    if given.pop("raw", False):
+        given["prompt"] = _text(asked)
+    else:
+        given["messages"] = messages_of(asked, system=system)
+    drawn = {name: given.pop(name) for name in _SAMPLING & given.keys()}
+    return Request(sampling=Sampling(**drawn), **given)
+
+
+def _refuse_unknown(given: Mapping[str, Any]) -> None:
+    for name in given.keys() - Options.__annotations__.keys():
+        near = get_close_matches(name, Options.__annotations__, 1)
+        hint = f"did you mean `{near[0]}`?" if near else "see bourn.asking.Options"
+        raise InvalidRequest(f"there is no option `{name}`", hint=hint)
+
+
+def _text(asked: Asked) -> str:
+    if not isinstance(asked, str):
+        raise InvalidRequest("a raw prompt is one text", hint="give a str, or leave `raw` out")
+    return asked
