@@ -164,6 +164,10 @@ class Model:
         request = request_for(asked, options, self.settings)
         return Stream(self.hub.open(request, grace=grace), on_event)
 
+    async def count(self, asked: Asked, **options: Unpack[Options]) -> int | None:
+        """How many tokens the prompt would be, template included; None where nobody can tell."""
+        return await self.hub.engine.count(request_for(asked, options, self.settings))
+
     async def aclose(self) -> None:
         """Cancel what runs, and give everything back. Idempotent."""
         if self._hub is not None:

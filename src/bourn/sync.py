@@ -238,6 +238,10 @@ class Model:
         self._bridge.keep(mailbox.fill(reader))
         return reader
 
+    def count(self, asked: Asked, **options: Unpack[Options]) -> int | None:
+        """How many tokens the prompt would be, template included; None where nobody can tell."""
+        return self._bridge.call(self._model.count(asked, **options))
+
     def close(self) -> None:
         """Cancel what runs, and give everything back. Idempotent."""
         _models.discard(self)

@@ -18,8 +18,7 @@ def engine_for(settings: Settings) -> Engine:
     """The engine of the model that the settings name. A local model begins to load at once.
 
     Raises:
-        ModelNotFound, LoadFailed, SettingsError, TemplateError, ConnectionFailed: what `resolve` and
-            the engines raise.
+        BournError: what `resolve` and the engines' constructors raise.
     """
     from bourn.catalog import resolve
 
@@ -55,8 +54,8 @@ def engine_of(source: Source, settings: Settings) -> Engine:
             return scripted(source.spec)
         case catalog.Checkpoint():
             raise LoadFailed(
-                f"{source.folder} is a Hugging Face checkpoint, and there is no engine for those yet",
-                hint="take a GGUF file of the model, or a server that runs it: http://host/v1#model",
+                f"{source.folder} is a Hugging Face checkpoint, and bourn has no engine for those",
+                hint="take a GGUF file of the model, or the URL of a server that runs it",
             )
 
 

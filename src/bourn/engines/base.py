@@ -58,6 +58,14 @@ class Engine(Protocol):
         """
         ...
 
+    async def count(self, request: Request) -> int | None:
+        """How many tokens its prompt is, template included; None where nobody can tell.
+
+        Raises:
+            TemplateError: the template refuses the messages.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Give everything back: processes, sockets, memory. Idempotent."""
         ...

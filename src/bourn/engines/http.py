@@ -101,9 +101,18 @@ class Endpoint:
         Raises:
             BournError: it is refused, or cannot be reached.
         """
-        base = self._address.root if root else self._address.url
+        return await self._json("GET", self._base(root=root) + path, None)
+
+    async def ask(self, path: str, body: Mapping[str, Any]) -> Any:
+        """What the server answers to a JSON body, at a path below its root. As `get`."""
+        return await self._json("POST", self._base(root=True) + path, _written(body))
+
+    def _base(self, *, root: bool) -> str:
+        return self._address.root if root else self._address.url
+
+    async def _json(self, method: str, url: str, content: bytes | None) -> Any:
         with self._mapped():
-            async with self._client.stream("GET", base + path) as response:
+            async with self._client.stream(method, url, content=content) as response:
                 if response.status_code in (404, 405, 501):
                     return None
                 if not response.is_success:
@@ -123,7 +132,7 @@ class Endpoint:
         Raises:
             BournError: it is refused, cannot be reached, or breaks off while it is read.
         """
-        content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        content = _written(body)
         url = self._address.url + path
         with self._mapped():
             async with self._client.stream("POST", url, content=content) as response:
@@ -177,6 +186,10 @@ class Endpoint:
     async def aclose(self) -> None:
         """Close every connection. Idempotent."""
         await self._client.aclose()
+
+
+def _written(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
 
 async def _settle(parts: AsyncIterator[bytes]) -> None:

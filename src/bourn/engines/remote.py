@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bourn.engines.address import Address
 from bourn.engines.base import ModelInfo
+from bourn.engines.counting import count
 from bourn.engines.dialects import (
     LLAMACPP,
     SGLANG,
@@ -135,6 +136,13 @@ class Remote:
                 if began or not self._may_pass(error):
                     raise
                 await retries.wait(error)
+
+    async def count(self, request: Request) -> int | None:
+        """Tokens of its prompt; None where the endpoint does not tell."""
+        await self.start()
+        assert self._model is not None
+        assert self._dialect is not None
+        return await count(self._connected(), request, self._model, self._dialect)
 
     async def aclose(self) -> None:
         """Close the connections. Idempotent; `start` opens it anew."""

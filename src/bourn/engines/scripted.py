@@ -62,6 +62,11 @@ class Scripted:
     async def start(self) -> ModelInfo:
         return self._info
 
+    async def count(self, request: Request) -> int | None:
+        """A word is a token."""
+        texts = [message.text for message in request.messages] or [request.prompt or ""]
+        return sum(len(text.split()) for text in texts)
+
     async def aclose(self) -> None:
         """Nothing is held."""
 
