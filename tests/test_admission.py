@@ -6,7 +6,7 @@ import random
 import pytest
 
 from bourn.admission import Admission, Ticket
-from bourn.errors import InvalidRequest, QueueFull
+from bourn.errors import QueueFull
 
 
 def test_admits_up_to_its_slots_and_queues_the_rest_in_order() -> None:
@@ -51,11 +51,6 @@ def test_a_full_queue_is_an_error_that_may_be_tried_again() -> None:
         admission.enter()
     assert raised.value.retryable
     assert raised.value.status == 429
-
-
-def test_more_choices_than_slots_names_both_numbers() -> None:
-    with pytest.raises(InvalidRequest, match=r"n is 3.*2 slots"):
-        Admission(2, queue_limit=8).enter(3)
 
 
 def test_no_slots_means_no_limit() -> None:

@@ -229,7 +229,7 @@ async def test_choices_take_slots_and_end_one_by_one() -> None:
     events = await everything(hub.open(Request(messages=ASK.messages, n=2)))
     assert (text(events, 0), text(events, 1)) == ("ab", "ab")
     assert [e.choice for e in events if isinstance(e, Finished)] == [0, 1]
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(InvalidRequest, match=r"n is 3.* 2 slots"):
         hub.open(Request(messages=ASK.messages, n=3))
 
 

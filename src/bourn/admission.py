@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from bourn.errors import InvalidRequest, QueueFull
+from bourn.errors import QueueFull
 
 
 class Ticket:
@@ -58,17 +58,11 @@ class Admission:
         return len(self._queue)
 
     def enter(self, size: int = 1) -> Ticket:
-        """Claim slots, or queue for them.
+        """Claim slots, no more than there are, or queue for them.
 
         Raises:
-            InvalidRequest: more slots than there are.
             QueueFull: nobody more may wait.
         """
-        if self.slots is not None and size > self.slots:
-            raise InvalidRequest(
-                f"n is {size}, and the model has {self.slots} slots",
-                hint="ask for fewer choices, or load the model with more slots",
-            )
         if not self._queue and self._fits(size):
             self._used += size
             return Ticket(self, size, place=0)

@@ -34,6 +34,7 @@ class Options(TypedDict, total=False):
     tool_choice: str | Mapping[str, Any] | None
     response_format: Mapping[str, Any] | None
     template_kwargs: Mapping[str, Any]
+    reuse_prompt: bool
     temperature: float | None
     top_p: float | None
     top_k: int | None

@@ -6,6 +6,7 @@
     │   ├── PromptTooLong         the prompt does not fit the context window
     │   └── TemplateError         no chat template, or it refuses these messages
     ├── SettingsError             a flag, BOURN_* variable or configuration file is wrong
+    ├── StoreFailed               what bourn keeps on disk cannot be read or written
     ├── ModelNotFound             no such model, here or there (404)
     ├── Unauthorized              the endpoint refuses the key (401, 403)
     ├── Overloaded                try again later (429, 503)
@@ -69,7 +70,7 @@ class PromptTooLong(InvalidRequest):
     def __init__(
         self, message: str, *, prompt_tokens: int | None, window: int | None, hint: str = ""
     ) -> None:
-        super().__init__(message, hint=hint or "shorten the prompt, or use a larger window")
+        super().__init__(message, hint=hint or "shorten the prompt, or use a larger window (--window)")
         self.prompt_tokens = prompt_tokens
         self.window = window
 
@@ -81,6 +82,10 @@ class TemplateError(InvalidRequest):
 class SettingsError(BournError, ValueError):
     status = 400
     code = "settings"
+
+
+class StoreFailed(BournError):
+    code = "store"
 
 
 class ModelNotFound(BournError):

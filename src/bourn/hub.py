@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from bourn.admission import Admission, Ticket
-from bourn.engines.base import Engine, ModelInfo
-from bourn.errors import Interrupted, StreamClosed, TemplateError, UnsupportedField
+from bourn.engines.base import Engine, ModelInfo, check
+from bourn.errors import Interrupted, StreamClosed
 from bourn.journal.base import Journal, Journals
 from bourn.journal.memory import MemoryJournals
 from bourn.metrics import Recorder
@@ -171,19 +171,15 @@ class Hub:
         """The one order of settings: request, user, model, bourn."""
         info = self.info
         asked = replace(request, sampling=request.sampling.over(self.sampling))
-        for field in sorted(asked.asks() - info.honours):
-            raise UnsupportedField(field, info.engine)
-        if request.messages and not info.chat_template:
-            raise TemplateError(
-                f"{info.name} carries no chat template, so it cannot chat",
-                hint="name one with --chat-template (chat_template=), or use --raw (prompt=)",
-            )
+        check(asked, info)
         lower = info.defaults.over(DEFAULT_SAMPLING) if info.resolves else info.defaults
         known = {name: value for name, value in lower.given().items() if name in info.honours}
         sampling = asked.sampling.over(Sampling(**known))
         if sampling.seed is None and "seed" in info.honours:
             sampling = replace(sampling, seed=secrets.randbelow(2**31))
-        return replace(asked, sampling=sampling)
+        # who gives a seed wants the same answer again, whatever was asked before
+        reuse = asked.reuse_prompt and asked.sampling.seed is None
+        return replace(asked, sampling=sampling, reuse_prompt=reuse)
 
     async def _run(self, generation: Generation, request: Request, ticket: Ticket) -> None:
         recorder = Recorder()

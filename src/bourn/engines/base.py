@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from bourn.errors import InvalidRequest, TemplateError, UnsupportedField
 from bourn.types import Piece, Request, Sampling
 
 
@@ -21,6 +22,8 @@ class ModelInfo:
         their own and may refuse ours.
     channels: the family of markers (`text.channels`) that the model writes into its text, None
         where the engine has split the text already.
+    prefills: whether it goes on with an assistant's message that the messages end with.
+    why: for a field that it does not honour, the reason, where there is one to tell.
     notice: something a person should be told at load, such as a GPU that lies idle.
     """
 
@@ -33,7 +36,31 @@ class ModelInfo:
     resolves: bool = True
     channels: str | None = None
     chat_template: bool = True
+    why: Mapping[str, str] = field(default_factory=dict)
+    prefills: bool = False
     notice: str = ""
+
+
+def check(request: Request, info: ModelInfo) -> None:
+    """Refuse what the model cannot do, before anything is started.
+
+    Raises:
+        UnsupportedField: it would be dropped, or misunderstood.
+        InvalidRequest: it wants more choices than there are slots.
+        TemplateError: a chat is asked of a model without a chat template.
+    """
+    for name in sorted(request.asks() - info.honours):
+        raise UnsupportedField(name, info.engine, hint=info.why.get(name, ""))
+    if info.slots is not None and request.n > info.slots:
+        raise InvalidRequest(
+            f"n is {request.n}, but there are {info.slots} slots",
+            hint="ask for fewer choices, or load the model with more slots",
+        )
+    if request.messages and not info.chat_template:
+        raise TemplateError(
+            f"{info.name} carries no chat template, so it cannot chat",
+            hint="name one with --chat-template (chat_template=), or use --raw (raw=True)",
+        )
 
 
 class Engine(Protocol):

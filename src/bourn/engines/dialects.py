@@ -152,14 +152,18 @@ def _llamacpp(info: ModelInfo, props: Mapping[str, Any]) -> ModelInfo:
     honours = set(info.honours)
     if (props.get("modalities") or {}).get("vision"):
         honours.add("images")
+    why = {"images": "this model sees none"}
     if not (props.get("chat_template_caps") or {}).get("supports_tools", True):
         honours -= {"tools", "tool_choice"}
+        why |= dict.fromkeys(("tools", "tool_choice"), "this model's chat template knows no tools")
     settings = props.get("default_generation_settings") or {}
     return replace(
         info,
         honours=frozenset(honours),
+        why=why,
         defaults=_defaults(settings.get("params") or {}),
         chat_template=bool(props.get("chat_template", True)),
+        prefills=True,
     )
 
 

@@ -103,6 +103,16 @@ class Endpoint:
         """
         return await self._json("GET", self._base(root=root) + path, None)
 
+    async def is_up(self, path: str) -> bool:
+        """Whether there is a good answer at a path below the server's root.
+
+        Raises:
+            BournError: there is none at all.
+        """
+        with self._mapped():
+            async with self._client.stream("GET", self._base(root=True) + path) as response:
+                return response.is_success
+
     async def ask(self, path: str, body: Mapping[str, Any]) -> Any:
         """What the server answers to a JSON body, at a path below its root. As `get`."""
         return await self._json("POST", self._base(root=True) + path, _written(body))
