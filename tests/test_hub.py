@@ -55,7 +55,7 @@ def text(events: Sequence[Event], choice: int = 0) -> str:
 async def until(condition: object) -> None:
     """Let the loop turn until it is true; the test's own timeout is the limit."""
     assert callable(condition)
-    while not condition():  # noqa: ASYNC110 (any condition at all)
+    while not condition():
         await asyncio.sleep(0.001)
 
 

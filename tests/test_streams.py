@@ -74,7 +74,7 @@ class Shell:
 
     async def idle(self) -> None:
         """Wait until nothing is generated; the test's timeout is the limit."""
-        while self.engine.running:  # noqa: ASYNC110 (the engine has no event for it)
+        while self.engine.running:
             await asyncio.sleep(0.001)
 
     async def close(self) -> None:
