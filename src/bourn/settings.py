@@ -76,6 +76,16 @@ class Settings:
         return cls(**said)  # type: ignore[arg-type]  # each was checked by its reader
 
 
+def read(name: str, text: str) -> object:
+    """What the text of a setting means, as in a `BOURN_*` variable.
+
+    Raises:
+        SettingsError: there is no such setting, or it cannot be that.
+    """
+    _refuse_unknown((name,), f"`{name}={text}`")
+    return _checked(name, text, name, as_text=True)
+
+
 # -- where settings come from ----------------------------------------------------------------------
 
 

@@ -26,8 +26,12 @@ from bourn.types import FinishReason
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
-GREEDY: Options = {"temperature": 0.0, "seed": 1}
 STORY = "Tell me a short story about a fox."
+
+
+def greedy(max_new_tokens: int, stop: str = "") -> Options:
+    options: Options = {"temperature": 0.0, "seed": 1, "max_new_tokens": max_new_tokens}
+    return {**options, "stop": stop} if stop else options
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -58,7 +62,7 @@ async def until_idle(model: Model) -> None:
 
 
 async def test_the_joined_stream_is_the_servers_own_whole_answer(model: Model) -> None:
-    stream = model.stream(STORY, max_new_tokens=60, **GREEDY)
+    stream = model.stream(STORY, **greedy(60))
     joined = "".join([text async for text in stream])
     plain = await ask_directly(
         model,
@@ -73,7 +77,7 @@ async def test_the_joined_stream_is_the_servers_own_whole_answer(model: Model) -
 
 
 async def test_any_part_of_an_answer_can_be_a_stop(model: Model) -> None:
-    pieces = [text async for text in model.stream(STORY, max_new_tokens=40, **GREEDY)]
+    pieces = [text async for text in model.stream(STORY, **greedy(40))]
     whole = "".join(pieces)
     border = len(pieces[0]) + len(pieces[1])
     dice = random.Random(5)
@@ -81,16 +85,16 @@ async def test_any_part_of_an_answer_can_be_a_stop(model: Model) -> None:
     spans += [(at, at + dice.randint(1, 12)) for at in dice.choices(range(len(whole) - 12), k=5)]
     for start, end in spans:
         stop = whole[start:end]
-        stream = model.stream(STORY, max_new_tokens=40, stop=stop, **GREEDY)
+        stream = model.stream(STORY, **greedy(40, stop))
         assert await stream.read() == whole[: whole.index(stop)], repr(stop)
         assert stream.finish_reason is FinishReason.STOP
         assert stream.choices[0].stop == stop
 
 
 async def test_what_is_held_for_a_stop_that_never_comes_is_shown(model: Model) -> None:
-    whole = await model.stream(STORY, max_new_tokens=20, **GREEDY).read()
+    whole = await model.stream(STORY, **greedy(20)).read()
     stop = whole[-3:] + "never"
-    assert await model.stream(STORY, max_new_tokens=20, stop=stop, **GREEDY).read() == whole
+    assert await model.stream(STORY, **greedy(20, stop)).read() == whole
 
 
 async def test_five_answers_differ_and_one_seed_gives_one(model: Model) -> None:
