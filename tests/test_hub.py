@@ -100,6 +100,14 @@ async def test_what_is_held_for_a_stop_is_released_at_the_limit() -> None:
     assert Finished(FinishReason.LENGTH) in events
 
 
+async def test_a_stop_that_is_found_in_what_was_held_is_told() -> None:
+    hub = Hub(Scripted(Script(["a", "<"], finish=FinishReason.LENGTH), channels="think"))
+    await hub.start()
+    events = await everything(hub.open(Request(messages=ASK.messages, stop=("<",))))
+    assert text(events) == "a"
+    assert Finished(FinishReason.STOP, stop="<") in events
+
+
 async def test_a_failure_comes_after_the_text_before_it_and_the_next_call_works() -> None:
     error = RuntimeError("out of paper")
     engine = Scripted(

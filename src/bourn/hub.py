@@ -258,12 +258,13 @@ class Choices:
             return []
         pipeline = self._pipelines[choice]
         events: list[Event] = [*pipeline.feed(piece)]
-        if pipeline.stopped is not None:
+        if piece.finish is not None:
+            events += pipeline.flush()
+        # looked at after the flush: a stop string may be found in what was held
+        reason = piece.finish if pipeline.stopped is None else FinishReason.STOP
+        if reason is not None:
             self._ended[choice] = True
-            events.append(Finished(FinishReason.STOP, choice, pipeline.stopped))
-        elif piece.finish is not None:
-            self._ended[choice] = True
-            events += [*pipeline.flush(), Finished(piece.finish, choice)]
+            events.append(Finished(reason, choice, pipeline.stopped))
         return events
 
     def rest(self) -> list[Event]:
