@@ -18,7 +18,7 @@ Asked = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]
 class Options(TypedDict, total=False):
     """Options of one answer. The fields of `Request` and of `Sampling`, and:
 
-    system: a system message before the others.
+    system: a system message before the others; not where they begin with one.
     raw: the text is a prompt to go on with, as it is, without the chat template.
     stop: one text, or several.
     """
@@ -65,9 +65,15 @@ def request_for(asked: Asked, options: Options, settings: Settings) -> Request:
     if given.pop("raw", False):
         given["prompt"] = _text(asked)
     else:
-        given["messages"] = messages_of(asked, system=system)
+        given["messages"] = _with_system(messages_of(asked), system)
     drawn = {name: given.pop(name) for name in _SAMPLING & given.keys()}
     return Request(sampling=Sampling(**drawn), **given)
+
+
+def _with_system(messages: tuple[Message, ...], system: str | None) -> tuple[Message, ...]:
+    if not system or not messages or messages[0].role in ("system", "developer"):
+        return messages
+    return (Message("system", system), *messages)
 
 
 def _refuse_unknown(given: Mapping[str, Any]) -> None:

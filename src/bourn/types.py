@@ -352,7 +352,7 @@ class Done:
 Event = Queued | Started | Progress | Delta | Finished | Done
 
 
-def messages_of(asked: Any, *, system: str | None = None) -> tuple[Message, ...]:
+def messages_of(asked: Any) -> tuple[Message, ...]:
     """Messages from what a person writes: a text, one message, or several; dicts as OpenAI's.
 
     Raises:
@@ -362,8 +362,7 @@ def messages_of(asked: Any, *, system: str | None = None) -> tuple[Message, ...]
         asked = [Message("user", asked)]
     elif isinstance(asked, Message | Mapping):
         asked = [asked]
-    head = [] if system is None else [Message("system", system)]
-    return (*head, *map(_message, asked))
+    return tuple(map(_message, asked))
 
 
 def _message(value: Any) -> Message:
