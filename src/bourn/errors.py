@@ -70,7 +70,9 @@ class PromptTooLong(InvalidRequest):
     def __init__(
         self, message: str, *, prompt_tokens: int | None, window: int | None, hint: str = ""
     ) -> None:
-        super().__init__(message, hint=hint or "shorten the prompt, or use a larger window (--window)")
+        super().__init__(
+            message, hint=hint or "shorten the prompt, or use a larger window (--window)"
+        )
         self.prompt_tokens = prompt_tokens
         self.window = window
 
