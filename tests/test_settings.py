@@ -14,7 +14,7 @@ import pytest
 from bourn.catalog.templates import NAMES
 from bourn.cli.run import run
 from bourn.errors import SettingsError
-from bourn.settings import Settings, flag, variable
+from bourn.settings import Settings, flag, read, variable
 from bourn.types import DEFAULT_MAX_NEW_TOKENS, DEFAULT_SAMPLING, Sampling
 
 MANUAL = (Path(__file__).parents[1] / "docs" / "settings.md").read_text(encoding="utf-8")
@@ -100,6 +100,8 @@ def test_a_list_of_stops_that_is_none_is_refused(config: Path, text: str) -> Non
         ("BOURN_WINDOW", "big", "a whole number"),
         ("BOURN_CPU_ONLY", "maybe", "true or false"),
         ("BOURN_LLAMA_SERVER", "~nobody-of-that-name/x", "a path"),
+        ("BOURN_KEEP_ALIVE", "5 minutes", "5m"),
+        ("BOURN_KEEP_ALIVE", "-1", "0 is off"),
     ],
 )
 def test_a_wrong_variable_is_named(config: Path, key: str, text: str, hint: str) -> None:
@@ -115,6 +117,17 @@ def test_a_switch_in_a_variable(config: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("1.5 m", 90), ("5m", 300), ("1h", 3600), ("0", 0), ("0m", 0)],
+)
+def test_a_time_is_seconds_or_has_a_unit(config: Path, text: str, seconds: float) -> None:
+    assert load(config, {"BOURN_KEEP_ALIVE": text}).keep_alive == seconds
+    config.write_text(f'keep_alive = "{text}"')
+    assert load(config).keep_alive == seconds
+    assert load(config, keep_alive=2).keep_alive == 2
+
+
+@pytest.mark.parametrize(
     "line",
     [
         'temperature = "0.5"',
@@ -124,6 +137,9 @@ def test_a_switch_in_a_variable(config: Path, text: str) -> None:
         "stop = [1]",
         "stop = 1",
         'cpu_only = "yes"',
+        "keep_alive = true",
+        "keep_alive = nan",
+        f'keep_alive = "{"9" * 400}"',
         "window = 0",
         'llama_server = ""',
         "min_p = 7",
@@ -228,6 +244,32 @@ def test_importing_settings_is_light() -> None:
 
 
 # -- the manual ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("temperature", "0.5", 0.5),
+        ("top_k", "40", 40),
+        ("stop", '["a", "b"]', ("a", "b")),
+        ("stop", "[INST]", ("[INST]",)),
+        ("cpu_only", "yes", True),
+    ],
+)
+def test_the_text_of_one_setting_can_be_read(name: str, text: str, value: object) -> None:
+    assert read(name, text) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("temperature", "hot", "temperature is 'hot'"),
+        ("temprature", "1", "no setting `temprature`"),
+    ],
+)
+def test_a_wrong_text_of_one_setting_is_told(name: str, text: str, told: str) -> None:
+    with pytest.raises(SettingsError, match=told):
+        read(name, text)
 
 
 def manual_rows() -> dict[str, tuple[str, str, str]]:

@@ -28,7 +28,8 @@ class Settings:
     max_new_tokens: None is bourn's 1,024. stop: texts that end the answer.
     temperature … seed: as in `Sampling`. window: tokens of prompt and answer together, None the
     model's own. slots: requests served at once. threads: of the CPU.
-    chat_template: a name or a file. llama_server: the user's own build. api_key: for an endpoint.
+    chat_template: a name or a file. llama_server: the user's own build. keep_alive: seconds that a
+    local model stays loaded after its use, 0 not at all. api_key: for an endpoint.
     """
 
     model: str = "smollm2"
@@ -49,6 +50,7 @@ class Settings:
     cpu_only: bool = False
     chat_template: str | None = None
     llama_server: Path | None = None
+    keep_alive: float | None = None
     api_key: str | None = field(default=None, repr=False)
 
     @property
@@ -245,6 +247,19 @@ def _within(name: str, value: float) -> object:
     return value
 
 
+def _duration(_: str, value: object) -> float:
+    """Seconds."""
+    import math  # rarely needed
+    import re
+
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", str(value), re.ASCII)
+    if isinstance(value, str | int | float) and not isinstance(value, bool) and match:
+        seconds = float(match[1]) * _UNITS[match[2]]
+        if math.isfinite(seconds):
+            return seconds
+    raise _Wrong("seconds, or a time such as 90s, 5m or 1h; 0 is off")
+
+
 def _switch(_: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise _Wrong("true or false")
@@ -300,8 +315,11 @@ _READERS: Mapping[str, _Reader] = {
     "cpu_only": _switch,
     "chat_template": _text,
     "llama_server": _path,
+    "keep_alive": _duration,
     "api_key": _text,
 }
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 _SWITCHES = {"1": True, "true": True, "yes": True, "on": True}
 _SWITCHES |= {"0": False, "false": False, "no": False, "off": False}

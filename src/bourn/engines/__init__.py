@@ -62,6 +62,7 @@ def engine_of(source: Source, settings: Settings) -> Engine:
 def _llamacpp(source: Gguf, settings: Settings) -> Engine:
     from bourn.catalog.templates import template
     from bourn.engines.llamacpp import LlamaCpp
+    from bourn.engines.resident import Sharing
 
     named = settings.chat_template
     engine = LlamaCpp(
@@ -76,6 +77,7 @@ def _llamacpp(source: Gguf, settings: Settings) -> Engine:
         train_window=source.facts.window,
         has_template=source.facts.chat_template is not None,
         name=source.name,
+        sharing=Sharing(settings.keep_alive),
     )
     engine.spawn()
     return engine

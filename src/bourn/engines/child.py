@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from bourn.engines.life import Life
+from bourn.engines.life import Life, Process
 from bourn.errors import LoadFailed
 
 
@@ -78,9 +78,8 @@ class Child:
             if self.life is not None and not self.life.dead:
                 return self.life
             deaths = self.deaths
-            self._prepare()
             try:
-                life = Life(self._command, name=self.name, env=self._env, feed=self._feed)
+                life = self._born()
             except OSError as error:
                 raise LoadFailed(
                     f"{self.name} cannot be started: {error}", hint="is the path right?"
@@ -89,6 +88,10 @@ class Child:
             self._guard()
             self._guard = weakref.finalize(self, life.kill).detach
             return life
+
+    def _born(self) -> Life:
+        self._prepare()
+        return Process(self._command, name=self.name, env=self._env, feed=self._feed)
 
     async def start(self, check: Callable[[], Awaitable[bool]]) -> Life:
         """Ready to be asked: started if need be, and waited for until `check` says yes.

@@ -1,8 +1,9 @@
-"""One process that bourn has started: fed, listened to, and ended.
+"""One process that works for bourn: fed, listened to, and ended.
 
-It holds the reading end of a pipe, its stdin, and must end when that closes, which the kernel does
-for us even when we are killed. What it writes to stderr is kept, a few lines of it, as its last
-words. Its death is noticed at once, by a thread that waits for nothing else.
+A `Process` is started by us. It holds the reading end of a pipe, its stdin, and must end when that
+closes, which the kernel does for us even when we are killed. What it writes to stderr is kept, a
+few lines of it, as its last words. Its death is noticed at once, by a thread that waits for nothing
+else. `Life` is what any such process has, whoever started it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -30,45 +32,28 @@ PATIENCE = 2.0  # seconds for an end of its own will, then SIGTERM
 INSISTENCE = 1.0  # seconds after SIGTERM, then SIGKILL
 
 
-class Life:
-    """One process, from birth to death. Safe from any thread.
+class Life(ABC):
+    """One process, from birth to death, as far as we know of it. Safe from any thread.
 
-    Raises:
-        OSError: there is no such program, or it may not be run.
+    ended: whether that was our will. pid: 0 where it is no child of ours. returncode: None where it
+    lives, or nobody knows.
     """
 
-    def __init__(
-        self, command: Sequence[str], *, name: str, env: Mapping[str, str] | None, feed: bytes
-    ) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.ended = False  # by us
-        self.born = time.monotonic()
+        self.pid = 0
+        self.returncode: int | None = None
+        self.ended = False
         self.died_at = 0.0
         self._owner = os.getpid()
         self._dead = threading.Event()
         self._lock = threading.Lock()
         self._mourners: list[Callable[[], None]] = []
         self._words: deque[str] = deque(maxlen=LINES)
-        self._process = _popen(command, env)
-        assert self._process.stdin is not None
-        assert self._process.stderr is not None
-        self._pipe = self._process.stdin
-        self._drainer = _thread(self._drain, self._process.stderr)
-        self._watcher = _thread(self._watch)
-        with suppress(OSError):  # dead already, which is noticed elsewhere
-            self._pipe.write(feed)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     @property
     def dead(self) -> bool:
         return self._dead.is_set()
-
-    @property
-    def returncode(self) -> int | None:
-        return self._process.returncode if self.dead else None
 
     @property
     def last_words(self) -> tuple[str, ...]:
@@ -77,9 +62,9 @@ class Life:
     @property
     def exit_text(self) -> str:
         """How it ended, in words."""
-        if self.returncode is None:
+        if not self.dead:
             return f"{self.name} is running"
-        return f"{self.name} {in_words(self.returncode)}"
+        return f"{self.name} {'is gone' if self.returncode is None else in_words(self.returncode)}"
 
     def on_death(self, tell: Callable[[], None]) -> Callable[[], None]:
         """Have `tell` called at its death, from another thread; at once if it is dead.
@@ -108,6 +93,51 @@ class Life:
         finally:
             forget()
 
+    @abstractmethod
+    def end(self) -> None:
+        """Have done with it, and wait for that, a few seconds at most. Idempotent."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """Have done with it, without waiting. Idempotent."""
+
+    def _forget(self, tell: Callable[[], None]) -> None:
+        with self._lock, suppress(ValueError):
+            self._mourners.remove(tell)
+
+    def _mourn(self, code: int | None) -> None:
+        """It is dead: say so to all who wait for that."""
+        with self._lock:
+            self.returncode = code
+            self.died_at = time.monotonic()
+            self._dead.set()
+            mourners, self._mourners = self._mourners, []
+        logger.debug("%s", self.exit_text)
+        for tell in mourners:
+            tell()
+
+
+class Process(Life):
+    """One that bourn has started.
+
+    Raises:
+        OSError: there is no such program, or it may not be run.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, name: str, env: Mapping[str, str] | None, feed: bytes
+    ) -> None:
+        super().__init__(name)
+        self._process = _popen(command, env)
+        assert self._process.stdin is not None
+        assert self._process.stderr is not None
+        self.pid = self._process.pid
+        self._pipe = self._process.stdin
+        self._drainer = start_thread(self._drain, self._process.stderr)
+        self._watcher = start_thread(self._watch)
+        with suppress(OSError):  # dead already, which is noticed elsewhere
+            self._pipe.write(feed)
+
     def end(self) -> None:
         """End it: ask by closing its stdin, then by SIGTERM, then do not ask. Idempotent."""
         if self._owner != os.getpid():
@@ -126,10 +156,6 @@ class Life:
             self.ended = True
             self._close()
             self._signal("SIGKILL")
-
-    def _forget(self, tell: Callable[[], None]) -> None:
-        with self._lock, suppress(ValueError):
-            self._mourners.remove(tell)
 
     def _close(self) -> None:
         with suppress(OSError):
@@ -150,17 +176,11 @@ class Life:
                 whole = line.endswith(b"\n")
 
     def _watch(self) -> None:
-        self._process.wait()
+        code = self._process.wait()
         _signal_group(self._process, "SIGKILL")  # what it started goes with it
         self._drainer.join(0.2)  # or longer than that somebody else holds its stderr
         self._close()
-        with self._lock:
-            self.died_at = time.monotonic()
-            self._dead.set()
-            mourners, self._mourners = self._mourners, []
-        logger.debug("%s", self.exit_text)
-        for tell in mourners:
-            tell()
+        self._mourn(code)
 
 
 def in_words(returncode: int) -> str:
@@ -178,7 +198,7 @@ def in_words(returncode: int) -> str:
     return text
 
 
-def _thread(work: Callable[..., None], *args: object) -> threading.Thread:
+def start_thread(work: Callable[..., object], *args: object) -> threading.Thread:
     thread = threading.Thread(target=work, args=args, name="bourn-child", daemon=True)
     thread.start()
     return thread

@@ -6,8 +6,10 @@ be asked since it would drop it silently. The rest is `Served`'s.
 
 from __future__ import annotations
 
+import os
 import shutil
-from dataclasses import replace
+import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from bourn.engines.base import ModelInfo
@@ -15,6 +17,7 @@ from bourn.engines.dialects import LLAMACPP
 from bourn.engines.launch import Launch, launch, usable_cores
 from bourn.engines.life import Life
 from bourn.engines.llamacpp_worker import ALIAS, NOTICE, Config
+from bourn.engines.resident import Sharing
 from bourn.engines.served import Served
 from bourn.errors import InvalidRequest, LoadFailed, ModelNotFound, TemplateError, UnsupportedField
 from bourn.types import Request, Sampling
@@ -23,6 +26,9 @@ DEFAULT_WINDOW = 4096
 """Tokens, where nobody says. The KV cache is filled with zeros at load, so each costs time too."""
 
 NAME = "llama.cpp"
+
+_TELLING = ("CUDA_", "DYLD_", "GGML_", "GOMP_", "HIP_", "LD_", "LLAMA_", "OMP_", "ROCR_")
+"""Beginnings of environment variables that change what a server is, or how fast."""
 
 
 class LlamaCpp(Served):
@@ -33,11 +39,13 @@ class LlamaCpp(Served):
     once. threads: None takes the physical cores that may be used. cpu_only: leaves a GPU alone.
     chat_template: Jinja text, instead of the model's own. llama_server: the user's own build.
     defaults: the model's own sampling settings. has_template: whether the model carries one.
+    sharing: whether other programs may use the process; None keeps it to us.
 
     Raises:
         ModelNotFound: there is no such file.
         LoadFailed: it is no GGUF file, or there is no such llama-server.
         TemplateError: the template is no Jinja text.
+        SettingsError: it is to be kept for others, and there is no place for it.
     """
 
     def __init__(  # noqa: PLR0913 (all but the first are by name)
@@ -54,27 +62,32 @@ class LlamaCpp(Served):
         train_window: int | None = None,
         has_template: bool = True,
         name: str | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
+        model = model.absolute()
         _check_model(model)
         _check_template(chat_template)
         self._title = name or model.stem
         self._server = _found(llama_server)
         self._defaults = defaults
         self._templated = has_template or chat_template is not None
-        super().__init__(
-            model=ALIAS, dialect=LLAMACPP, name=self._server.name if self._server else NAME
-        )
-        self._config = Config(
+        config = Config(
             model=str(model),
-            host=self._berth.host,
-            port=self._berth.port,
-            key=self._berth.key,
+            host="",
             window=window or min(train_window or DEFAULT_WINDOW, DEFAULT_WINDOW),
             slots=slots,
             threads=threads or usable_cores(),
             cpu_only=cpu_only,
             chat_template=chat_template or "",
         )
+        super().__init__(
+            model=ALIAS,
+            dialect=LLAMACPP,
+            name=self._server.name if self._server else NAME,
+            resident=sharing.resident(_facts(config, self._server)) if sharing else None,
+        )
+        berth = self._berth
+        self._config = replace(config, host=berth.host, port=berth.port, key=berth.key)
 
     def __repr__(self) -> str:
         return f"LlamaCpp({self._config.model!r})"
@@ -133,4 +146,14 @@ def _found(server: Path | None) -> Path | None:
     found = shutil.which(server)
     if found is None:
         raise LoadFailed(f"there is no program {server}", hint="is the path of llama-server right?")
-    return Path(found)
+    return Path(found).absolute()
+
+
+def _facts(config: Config, server: Path | None) -> object:
+    """All that makes a process what it is, wherever it listens."""
+    from bourn import __version__
+
+    files = [Path(config.model), server or Path(sys.executable)]
+    stamps = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    telling = {name: text for name, text in os.environ.items() if name.startswith(_TELLING)}
+    return [__version__, sys.prefix, asdict(config), stamps, telling]

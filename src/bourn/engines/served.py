@@ -1,4 +1,4 @@
-"""An engine whose server is a child of ours: the remote engine, and a supervised process behind it.
+"""An engine with a server for itself: the remote engine, and a supervised process behind it.
 
 HTTP and its wire are `Remote`'s, the process is `Child`'s; here is what it means when it is gone.
 Cheap to import and to construct: the child loads while others import.
@@ -20,6 +20,7 @@ from bourn.engines.child import Child
 from bourn.engines.launch import Launch
 from bourn.engines.life import Life
 from bourn.engines.remote import Remote
+from bourn.engines.resident import Resident, Tenant
 from bourn.errors import ConnectionFailed, EngineCrashed, EngineError, Interrupted
 from bourn.types import Piece, Request
 from bourn.wire.dialect import Dialect
@@ -34,12 +35,18 @@ class Served(ABC):
     """A server in a process of its own, on a socket that nobody else can reach.
 
     It is started by `spawn`, or by `start`, and anew after a death. model: its name on the wire.
-    name: of the program, for messages.
+    name: of the program, for messages. resident: where it is kept for others; None keeps it to us.
+
+    A resident's slots are shared with other programs: what is too much for them waits in the
+    server, unseen by our own queue.
     """
 
-    def __init__(self, *, model: str, dialect: Dialect, name: str) -> None:
+    def __init__(
+        self, *, model: str, dialect: Dialect, name: str, resident: Resident | None = None
+    ) -> None:
         self._program = name
-        self._berth = new_berth()
+        self._resident = resident
+        self._berth = new_berth() if resident is None else resident.berth
         self._child: Child | None = None
         self._endpoint: Endpoint | None = None
         self._remote = Remote(
@@ -66,16 +73,21 @@ class Served(ABC):
         if self._closed:
             raise EngineError("this engine was closed", hint="load the model anew")
         if self._child is None:
-            how = self._launch()
-            self._child = Child(
-                how.command,
-                name=self._program,
-                env=how.env,
-                feed=how.feed,
-                prepare=self._berth.clear,
-            )
+            self._child = self._new_child()
             self._child.spawn()
         return self._child
+
+    def _new_child(self) -> Child:
+        if self._resident is not None:
+            return Tenant(self._resident, self._launch, name=self._program)
+        how = self._launch()
+        return Child(
+            how.command,
+            name=self._program,
+            env=how.env,
+            feed=how.feed,
+            prepare=self._berth.clear,
+        )
 
     async def start(self) -> ModelInfo:
         """Loaded and listening; started anew if it died. Idempotent.
@@ -118,7 +130,7 @@ class Served(ABC):
             return await self._remote.count(request)
 
     async def aclose(self) -> None:
-        """End the process, and remove its socket. Idempotent."""
+        """End the process, and remove its socket; leave a resident as it is. Idempotent."""
         self._closed = True
         await self._remote.aclose()
         if self._endpoint is not None:
