@@ -19,8 +19,8 @@ from bourn.engines.base import Engine, ModelInfo
 from bourn.errors import StreamClosed
 from bourn.hub import Hub
 from bourn.settings import Settings
-from bourn.stream import Answer, Reader, text_of
-from bourn.types import Event
+from bourn.stream import Answer, Reader
+from bourn.types import Event, text_of
 
 SNAPSHOT_INTERVAL = 0.05
 """Seconds between snapshots: 20 a second is all a screen needs."""

@@ -20,7 +20,7 @@ from bourn.errors import Interrupted, StreamClosed
 from bourn.journal.base import Journal, Journals
 from bourn.journal.memory import MemoryJournals
 from bourn.metrics import Recorder
-from bourn.stream import Reader, text_of
+from bourn.stream import Reader
 from bourn.text.pipeline import Pipeline
 from bourn.types import (
     DEFAULT_SAMPLING,
@@ -35,6 +35,7 @@ from bourn.types import (
     Sampling,
     Started,
     State,
+    text_of,
 )
 
 

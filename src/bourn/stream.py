@@ -221,10 +221,3 @@ class Answer:
     def _check(self) -> None:
         if self.error is not None:
             raise self.error
-
-
-def text_of(event: Event) -> str:
-    """The text that an event adds to the first choice's answer."""
-    if isinstance(event, Delta) and event.choice == 0 and event.channel is Channel.ANSWER:
-        return event.text
-    return ""

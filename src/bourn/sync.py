@@ -15,6 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Self, TypeVar, Unpack
 
@@ -22,8 +23,8 @@ from bourn import aio
 from bourn.aio import SNAPSHOT_INTERVAL
 from bourn.asking import Asked, Options, request_for
 from bourn.engines.base import ModelInfo
-from bourn.stream import Answer, Reader, text_of
-from bourn.types import Event, Request
+from bourn.stream import Answer, Reader
+from bourn.types import Event, Request, text_of
 
 T = TypeVar("T")
 
@@ -72,7 +73,8 @@ def _the_bridge() -> Bridge:
 
 def _close_all() -> None:
     for model in list(_models):
-        model.close()
+        with suppress(RuntimeError):  # too late for new threads; children end by their pipes
+            model.close()
 
 
 class Mailbox:
@@ -170,14 +172,14 @@ class Stream(Answer):
         self._check()
         return self.text
 
-    def cancel(self) -> None:
+    def cancel(self, *, wait: bool = True) -> None:
         """End the answer now. What came before stays; the finish reason is `cancelled`.
 
-        While it is being read, from a signal handler for one, this returns at once and the reading
-        comes to its end.
+        Where it is being read, that reading comes to its end; else it is read here. wait: False
+        leaves the reading to others and returns at once, as a signal handler must.
         """
         self._bridge.post(self._reader.cancel)
-        if not (self._consumed or self._closed):
+        if wait and not (self._consumed or self._closed):
             self.read()
 
     def close(self) -> None:
@@ -229,14 +231,16 @@ class Model:
             QueueFull: too many are waiting.
         """
         request = request_for(asked, options, self._model.settings)
-        mailbox = Mailbox()
-        reader = self._bridge.call(self._open(request, grace, mailbox))
-        return Stream(self._bridge, reader, mailbox, on_event)
+        return self._bridge.call(self._open(request, grace, on_event))
 
-    async def _open(self, request: Request, grace: float, mailbox: Mailbox) -> Reader:
+    async def _open(
+        self, request: Request, grace: float, on_event: Callable[[Event], object] | None
+    ) -> Stream:
+        # made here, so that it ends what it began even where nobody waits for it any more
         reader = self._model.hub.open(request, grace=grace)
+        mailbox = Mailbox()
         self._bridge.keep(mailbox.fill(reader))
-        return reader
+        return Stream(self._bridge, reader, mailbox, on_event)
 
     def count(self, asked: Asked, **options: Unpack[Options]) -> int | None:
         """How many tokens the prompt would be, template included; None where nobody can tell."""

@@ -352,6 +352,13 @@ class Done:
 Event = Queued | Started | Progress | Delta | Finished | Done
 
 
+def text_of(event: Event) -> str:
+    """The text that an event adds to the first choice's answer."""
+    if isinstance(event, Delta) and event.choice == 0 and event.channel is Channel.ANSWER:
+        return event.text
+    return ""
+
+
 def messages_of(asked: Any) -> tuple[Message, ...]:
     """Messages from what a person writes: a text, one message, or several; dicts as OpenAI's.
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import termios
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pexpect
 import pyte
@@ -40,10 +41,14 @@ class Terminal:
         columns: int = 80,
         rows: int = 24,
         env: Mapping[str, str] | None = None,
+        patience: float = PATIENCE,
     ) -> None:
+        self.patience = patience
         kept = {name: value for name, value in os.environ.items() if not name.startswith("BOURN_")}
         for name in ("NO_COLOR", "VISUAL", "EDITOR", "DISPLAY", "WAYLAND_DISPLAY", "TMUX"):
             kept.pop(name, None)
+        for name in [name for name in kept if name.startswith("XDG_")]:
+            del kept[name]
         self.raw = b""
         self.screen = pyte.HistoryScreen(columns, rows, history=10_000, ratio=0.5)
         self._stream = pyte.ByteStream(self.screen)
@@ -52,7 +57,6 @@ class Terminal:
             ["-m", "bourn", *arguments],
             env=kept | {"HOME": str(home), "TERM": "xterm-256color", **(env or {})},
             dimensions=(rows, columns),
-            timeout=PATIENCE,
         )
         self._child.delaybeforesend = None
 
@@ -79,7 +83,7 @@ class Terminal:
         self.wait_until(lambda: self.text.count(text) >= times, f"{times}x {text!r}")
 
     def wait_until(self, done: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self.patience
         while not done():
             self._read(0.02)
             if time.monotonic() > deadline or (not self._child.isalive() and not self._read(0.1)):
@@ -94,10 +98,14 @@ class Terminal:
         self.wait_until(lambda: not self._child.isalive(), "the end")
         while self._read(0.05):
             pass
-        self._child.close()
         status = self._child.exitstatus
         assert isinstance(status, int), f"killed by signal {self._child.signalstatus}"
         return status
+
+    @property
+    def modes(self) -> list[Any]:
+        """The terminal's modes, as `termios` has them."""
+        return termios.tcgetattr(self._child.child_fd)
 
     @property
     def line(self) -> str:

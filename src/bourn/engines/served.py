@@ -11,6 +11,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from bourn.engines.address import Address
@@ -19,7 +20,6 @@ from bourn.engines.berth import new_berth
 from bourn.engines.child import Child
 from bourn.engines.launch import Launch
 from bourn.engines.life import Life
-from bourn.engines.remote import Remote
 from bourn.engines.resident import Resident, Tenant
 from bourn.errors import ConnectionFailed, EngineCrashed, EngineError, Interrupted
 from bourn.types import Piece, Request
@@ -27,6 +27,7 @@ from bourn.wire.dialect import Dialect
 
 if TYPE_CHECKING:
     from bourn.engines.http import Endpoint
+    from bourn.engines.remote import Remote
 
 _DEATH_THROES = 1.0  # seconds between a broken connection and the news of a death
 
@@ -49,16 +50,20 @@ class Served(ABC):
         self._berth = new_berth() if resident is None else resident.berth
         self._child: Child | None = None
         self._endpoint: Endpoint | None = None
-        self._remote = Remote(
-            self._berth.base_url,
-            model=model,
-            api_key=self._berth.key,  # "" is none at all, not even one from the environment
-            dialect=dialect,
-            retries=0,
-        )
+        self._wire = (model, dialect)
         self._info: ModelInfo | None = None
         self._closed = False
         weakref.finalize(self, self._berth.remove)
+
+    @cached_property
+    def _remote(self) -> Remote:
+        """What asks the server. Imported once the process is on its way."""
+        from bourn.engines.remote import Remote
+
+        model, dialect = self._wire
+        # the key "" is none at all, not even one from the environment
+        key = self._berth.key
+        return Remote(self._berth.base_url, model=model, api_key=key, dialect=dialect, retries=0)
 
     @abstractmethod
     def _launch(self) -> Launch:

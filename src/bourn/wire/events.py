@@ -6,10 +6,9 @@ The texts of all `delta` objects, joined, are the `text` of `done`. Times are mi
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bourn.errors import describe
-from bourn.stream import Answer
 from bourn.types import (
     Channel,
     Delta,
@@ -23,6 +22,9 @@ from bourn.types import (
     TokenLogprob,
     Usage,
 )
+
+if TYPE_CHECKING:
+    from bourn.stream import Answer
 
 _KINDS = {Channel.ANSWER: "delta", Channel.REASONING: "reasoning", Channel.TOOL: "tool"}
 

@@ -1,0 +1,47 @@
+"""The flags that commands share, and what becomes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+Model = Annotated[
+    str | None,
+    Option(
+        "-m",
+        "--model",
+        help="smollm2, a .gguf file, a folder, org/name, https://host/v1#model, openai:…",
+        show_default=False,
+    ),
+]
+System = Annotated[str | None, Option("-s", "--system", help="A system message.")]
+MaxNewTokens = Annotated[
+    int | None, Option("--max-new-tokens", min=1, help="The most tokens to generate [1024].")
+]
+Temperature = Annotated[float | None, Option(help="0 is greedy.")]
+TopP = Annotated[float | None, Option(help="Nucleus sampling.")]
+TopK = Annotated[int | None, Option(help="The k likeliest tokens; 0 is off.")]
+MinP = Annotated[float | None, Option(help="Least share of the likeliest token's probability.")]
+Seed = Annotated[int | None, Option(help="The same seed, the same answer. Drawn when not given.")]
+Stop = Annotated[list[str] | None, Option(help="A text that ends the answer. May be repeated.")]
+ChatTemplate = Annotated[
+    str | None, Option(metavar="NAME|FILE", help="A chat template: chatml, llama3, … or a file.")
+]
+Window = Annotated[int | None, Option(min=1, help="Context window in tokens, prompt and answer.")]
+Threads = Annotated[int | None, Option(min=1, help="CPU threads of a local model.")]
+CpuOnly = Annotated[
+    bool | None, Option("--cpu-only", help="Leave a GPU alone.", show_default=False)
+]
+LlamaServer = Annotated[
+    Path | None, Option(metavar="PATH", help="Your own build of llama-server, for a local model.")
+]
+KeepAlive = Annotated[
+    str | None,
+    Option(
+        metavar="TIME",
+        help="Keep a local model loaded for so long, for the next run: 90, 5m, 1h; 0 is off.",
+    ),
+]
+Stats = Annotated[bool, Option("--stats", help="Say how fast it was, on stderr.")]
