@@ -12,6 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "bourn"
 LAYERS = [
     "errors",
     "types",
+    "messages",
     "settings",
     "text",
     "metrics",

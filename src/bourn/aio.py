@@ -178,7 +178,7 @@ class Model:
     async def __aenter__(self) -> Self:
         try:
             return await self.start()
-        except BaseException:
+        except BaseException:  # a cancelled start too must leave no process behind
             await self.aclose()
             raise
 

@@ -8,8 +8,9 @@ from difflib import get_close_matches
 from typing import Any, TypedDict
 
 from bourn.errors import InvalidRequest
+from bourn.messages import messages_of
 from bourn.settings import Settings
-from bourn.types import DEFAULT_MAX_NEW_TOKENS, Message, Request, Sampling, messages_of
+from bourn.types import DEFAULT_MAX_NEW_TOKENS, Message, Request, Sampling
 
 Asked = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]]
 """A text, a message, or messages; dicts as in OpenAI's API."""

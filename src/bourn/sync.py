@@ -42,7 +42,7 @@ class Bridge:
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result()
-        except BaseException:
+        except BaseException:  # an interrupt too
             future.cancel()
             raise
 
@@ -270,6 +270,6 @@ def load(name: str | None = None, **settings: Any) -> Model:
     model = Model(aio.load(name, **settings))
     try:
         return model.start()
-    except BaseException:
+    except BaseException:  # an interrupt too must leave no process behind
         model.close()
         raise

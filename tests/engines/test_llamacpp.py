@@ -22,7 +22,8 @@ from bourn.errors import (
     TemplateError,
     UnsupportedField,
 )
-from bourn.types import DEFAULT_SAMPLING, FinishReason, Piece, Request, messages_of
+from bourn.messages import messages_of
+from bourn.types import DEFAULT_SAMPLING, FinishReason, Piece, Request
 from tests.support.played_server import written_to
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs shebangs and unix sockets")

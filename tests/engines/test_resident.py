@@ -25,7 +25,8 @@ from bourn.engines.launch import Launch
 from bourn.engines.llamacpp import LlamaCpp
 from bourn.engines.resident import DOOR, Lease, Resident, Sharing, homes, stop_all
 from bourn.errors import EngineCrashed, LoadFailed, SettingsError
-from bourn.types import DEFAULT_SAMPLING, Request, messages_of
+from bourn.messages import messages_of
+from bourn.types import DEFAULT_SAMPLING, Request
 from tests.support.played_server import written_to
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs unix sockets")

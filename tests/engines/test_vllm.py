@@ -9,7 +9,8 @@ import pytest
 
 from bourn.engines.vllm import Vllm
 from bourn.errors import LoadFailed
-from bourn.types import Piece, Request, messages_of
+from bourn.messages import messages_of
+from bourn.types import Piece, Request
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs shebangs and unix sockets")
 

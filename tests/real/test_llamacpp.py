@@ -30,7 +30,8 @@ from bourn.errors import (
     TemplateError,
     UnsupportedField,
 )
-from bourn.types import DEFAULT_SAMPLING, FinishReason, Piece, Request, Sampling, messages_of
+from bourn.messages import messages_of
+from bourn.types import DEFAULT_SAMPLING, FinishReason, Piece, Request, Sampling
 
 pytestmark = [
     pytest.mark.real,

@@ -207,7 +207,7 @@ async def _read(reader: asyncio.StreamReader) -> Received | None:
 
 async def _gone(reader: asyncio.StreamReader) -> None:
     """Ends when the client has hung up; looks without reading."""
-    while not reader.at_eof() and reader.exception() is None:  # noqa: ASYNC110 (it has no event)
+    while not reader.at_eof() and reader.exception() is None:
         await asyncio.sleep(0.001)
 
 

@@ -11,7 +11,8 @@ from bourn.chat.fitting import AsyncCount, Count, Fitted, Fitting, Room, Transcr
 from bourn.chat.saved import Saved
 from bourn.chat.turn import Messages, Turn, parted
 from bourn.errors import InvalidRequest, PromptTooLong
-from bourn.types import FinishReason, Message, ToolCall, messages_of
+from bourn.messages import messages_of
+from bourn.types import FinishReason, Message, ToolCall
 
 CONTINUE = "Continue."
 """What is asked, where an engine cannot go on with a message that the model has begun."""

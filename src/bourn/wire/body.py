@@ -12,7 +12,8 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from bourn.errors import InvalidRequest, UnsupportedField
-from bourn.types import Message, Request, Sampling, messages_of
+from bourn.messages import messages_of
+from bourn.types import Message, Request, Sampling
 
 T = TypeVar("T")
 
