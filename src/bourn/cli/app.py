@@ -20,6 +20,7 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
         name="bourn",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # plain help: rich takes longer to import than all of bourn
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(root)

@@ -32,7 +32,7 @@ def bench(
     llama_server: options.LlamaServer = None,
     as_json: Annotated[bool, Option("--json", help="An object for each round.")] = False,
 ) -> None:
-    """Measure tokens a second, the time to the first token, and inter-token latency."""
+    """Measure how fast a model streams here."""
     with exit_codes():
         counts = _counts(streams)
         flags = {

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 def models(
     as_json: Annotated[bool, Option("--json", help="An object a line.")] = False,
 ) -> None:
-    """List the models on this machine: of packages, the hub's cache, Ollama, LM Studio."""
+    """List the models on this machine.
+
+    Of installed packages, and of the caches of the hub, Ollama and LM Studio.
+    """
     with exit_codes():
         from bourn.catalog.local import found
 

@@ -50,7 +50,7 @@ def run(
         bool, Option("--no-stream", help="Show the answer when it is whole.")
     ] = False,
 ) -> None:
-    """Answer once: bourn run "Why is the sky blue?", or text | bourn run "Summarise:" -"""
+    """Answer once, what is written here, on stdin, or both."""
     flags = {
         "model": model,
         "system": system,

@@ -6,7 +6,7 @@ from bourn.cli.show import exit_codes, say
 
 
 def stop() -> None:
-    """End the models that --keep-alive keeps loaded, all of yours, even where they answer now."""
+    """End the models that --keep-alive left loaded."""
     with exit_codes():
         from bourn.engines.resident import stop_all
 
