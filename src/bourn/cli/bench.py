@@ -35,13 +35,7 @@ def bench(
     """Measure how fast a model streams here."""
     with exit_codes():
         counts = _counts(streams)
-        flags = {
-            "model": model,
-            "threads": threads,
-            "cpu_only": cpu_only,
-            "llama_server": llama_server,
-            "slots": max(counts),
-        }
+        flags = options.flags(locals()) | {"slots": max(counts)}
         settings = Settings.load(flags)
         measured = asyncio.run(_measure(settings, counts, rounds, max_new_tokens, as_json=as_json))
         if not as_json:

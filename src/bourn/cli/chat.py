@@ -58,23 +58,7 @@ def chat(
     keep: Keep = True,
 ) -> None:
     """Talk with a model."""
-    flags = {
-        "model": model,
-        "system": system,
-        "max_new_tokens": max_new_tokens,
-        "temperature": temperature,
-        "top_p": top_p,
-        "top_k": top_k,
-        "min_p": min_p,
-        "seed": seed,
-        "stop": stop,
-        "chat_template": chat_template,
-        "window": window,
-        "threads": threads,
-        "cpu_only": cpu_only,
-        "llama_server": llama_server,
-        "keep_alive": keep_alive,
-    }
+    flags = options.flags(locals())
     with exit_codes():
         from bourn.cli import start  # what other commands have no use for
         from bourn.cli.talk import Looks

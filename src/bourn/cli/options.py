@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
 from typer import Option
+
+from bourn.settings import Settings
 
 Model = Annotated[
     str | None,
@@ -45,3 +49,9 @@ KeepAlive = Annotated[
     ),
 ]
 Stats = Annotated[bool, Option("--stats", help="Say how fast it was, on stderr.")]
+
+
+def flags(parameters: Mapping[str, object]) -> dict[str, object]:
+    """Of a command's parameters, those that are settings."""
+    known = {field.name for field in fields(Settings)}
+    return {name: value for name, value in parameters.items() if name in known}

@@ -51,23 +51,7 @@ def run(
     ] = False,
 ) -> None:
     """Answer once, what is written here, on stdin, or both."""
-    flags = {
-        "model": model,
-        "system": system,
-        "max_new_tokens": max_new_tokens,
-        "temperature": temperature,
-        "top_p": top_p,
-        "top_k": top_k,
-        "min_p": min_p,
-        "seed": seed,
-        "stop": stop or None,
-        "chat_template": chat_template,
-        "window": window,
-        "threads": threads,
-        "cpu_only": cpu_only,
-        "llama_server": llama_server,
-        "keep_alive": keep_alive,
-    }
+    flags = options.flags(locals())
     with exit_codes():
         settings = Settings.load(flags)
         engine = engine_for(settings)  # a local model begins to load while the rest is read
