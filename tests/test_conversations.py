@@ -274,7 +274,7 @@ def test_a_full_disk(kept: Conversations, monkeypatch: pytest.MonkeyPatch, path:
     kept.save("a", TALK)
 
     def connect(name: Path, timeout: float, isolation_level: None) -> sqlite3.Connection:
-        file = real(name, timeout, isolation_level=isolation_level)
+        file = real(name, timeout=timeout, isolation_level=isolation_level)
         file.execute("PRAGMA max_page_count = 1")
         return file
 

@@ -154,7 +154,7 @@ class Conversations:
     def _opened(self) -> Iterator[sqlite3.Connection]:
         try:
             _make(self.path)
-            with closing(sqlite3.connect(self.path, _WAIT, isolation_level=None)) as file:
+            with closing(sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)) as file:
                 _bring_up_to_date(file, self.path)
                 yield file
         except sqlite3.Error as error:
