@@ -90,7 +90,7 @@ class Resident:
                 self._keep(how, listener.fileno())
             door = _knock(self.folder)
             assert door is not None
-        except BaseException:
+        except BaseException:  # an interrupt too must leave nothing behind
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
         return door
@@ -185,7 +185,7 @@ def _knock(folder: Path) -> socket.socket | None:
     except (FileNotFoundError, ConnectionRefusedError):
         door.close()
         return None
-    except BaseException:
+    except BaseException:  # an interrupt too must not leave it open
         door.close()
         raise
     return door
