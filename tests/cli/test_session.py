@@ -45,6 +45,19 @@ def test_what_was_said_is_sent_with_the_next_question() -> None:
         assert session.chat.model == "scripted"
 
 
+def test_a_system_message_can_be_folded_into_the_first_question() -> None:
+    model = Says()
+    settings = Settings(system="Be brief.")
+    with talking(model, settings=settings, fold_system=True) as session:
+        attempt, _ = ask(session, "one")
+        assert model.sent == [("user", "Be brief.\n\none")]
+        assert attempt.fitted.prompt_tokens == 3
+        ask(session, "two")
+        assert model.sent[0] == ("user", "Be brief.\n\none")
+        assert model.sent[-1] == ("user", "two")
+        assert session.chat.system == "Be brief."
+
+
 def test_a_stopped_answer_stays_marked_and_is_sent() -> None:
     model = Says(lambda _: Script(WORDS, delay=0.005))
     with talking(model) as session:

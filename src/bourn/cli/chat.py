@@ -21,6 +21,9 @@ First = Annotated[
 ]
 Plain = Annotated[bool, Option("--plain", help="No Markdown.")]
 Thoughts = Annotated[Reasoning, Option(help="A model's thoughts: dim, a line, or not at all.")]
+FoldSystem = Annotated[
+    bool, Option("--fold-system", help="For templates that refuse a system message.")
+]
 Quiet = Annotated[bool, Option("--quiet", help="No numbers after an answer.")]
 Keep = Annotated[
     bool,
@@ -52,6 +55,7 @@ def chat(
     llama_server: options.LlamaServer = None,
     keep_alive: options.KeepAlive = None,
     first: First = None,
+    fold_system: FoldSystem = False,
     plain: Plain = False,
     reasoning: Thoughts = "show",
     quiet: Quiet = False,
@@ -66,7 +70,9 @@ def chat(
         if list_:
             start.list_conversations()
             return
-        session = start.session(flags, conversation, go_on=go_on, keep=keep)
+        session = start.session(
+            flags, conversation, go_on=go_on, keep=keep, fold_system=fold_system
+        )
         looks = Looks(plain=plain, quiet=quiet, reasoning=reasoning)
         status = start.talk(session, looks, first, keep=keep)
     raise SystemExit(status)

@@ -7,19 +7,19 @@ session.end(attempt)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from bourn.asking import Options
-from bourn.chat import UNCALIBRATED, Chat, Fitted, Room
+from bourn.chat import UNCALIBRATED, Chat, Fitted, Room, suited
 from bourn.cli.tuning import changed, kept, said, to_load
 from bourn.conversations import Conversations, new_id
 from bourn.errors import InvalidRequest, PromptTooLong, StoreFailed, UnsupportedField
 from bourn.settings import Settings
-from bourn.types import DEFAULT_MAX_NEW_TOKENS, FinishReason
+from bourn.types import DEFAULT_MAX_NEW_TOKENS, FinishReason, Message
 
 if TYPE_CHECKING:
     from bourn.engines.base import ModelInfo
@@ -46,7 +46,8 @@ class Session:
     """One conversation with one model at a time. `hold` comes first, `close` last.
 
     settings: what is wanted now. load: gives a model for settings, ready while it is held.
-    chat, id: of a conversation that is gone on with. store: None keeps nothing.
+    chat, id: of a conversation that is gone on with. store: None keeps nothing. fold_system: the
+    system message is put before the first question, for templates that refuse one.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Session:
         chat: Chat | None = None,
         id: str | None = None,  # noqa: A002
         store: Conversations | None = None,
+        fold_system: bool = False,
     ) -> None:
         self.settings = settings
         self.last: Answer | None = None
@@ -64,6 +66,7 @@ class Session:
         self._began_with = settings
         self._load = load
         self._store = store
+        self._fold_system = fold_system
         self._models = ExitStack()
         self._model: Model | None = None
         self.take_up(Chat(settings.system) if chat is None else chat, id)
@@ -126,7 +129,7 @@ class Session:
         most = self.settings.max_new_tokens or DEFAULT_MAX_NEW_TOKENS
         room = Room(self._window, most, estimate=self._estimate)
         try:
-            return self._attempt(asked, asked.fit(self.model.count, room), 0)
+            return self._attempt(asked, asked.fit(self._count, room), 0)
         except InvalidRequest as refusal:
             return self._otherwise(asked, refusal)
 
@@ -221,14 +224,24 @@ class Session:
 
     def _attempt(self, asked: Chat, fitted: Fitted, refusals: int) -> Attempt:
         options: dict[str, Any] = {
+            "system": None,  # the conversation has its own
             "max_new_tokens": fitted.max_new_tokens,
             "stop": self.settings.stop,
             **self.settings.sampling.given(),
         }
-        stream = self.model.stream(fitted.messages, **cast("Options", options))
+        stream = self.model.stream(self._sent(fitted.messages), **cast("Options", options))
         notice = "" if fitted.notice == self._noticed else fitted.notice
         self._noticed = fitted.notice
         return Attempt(asked, fitted, stream, notice, refusals)
+
+    def _count(self, messages: Sequence[Message]) -> int | None:
+        return self.model.count(self._sent(messages), system=None)
+
+    def _sent(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """The messages as the model's template takes them."""
+        if not self._fold_system:
+            return messages
+        return suited(messages, system="mend", repeats="mend")
 
     def _refused(self, attempt: Attempt, refusal: InvalidRequest) -> Attempt:
         if not isinstance(refusal, PromptTooLong):

@@ -32,19 +32,24 @@ KEYS = "Ctrl-C stops an answer, Ctrl-D leaves, :help tells the rest"
 
 
 def session(
-    flags: Mapping[str, Any], conversation: str | None, *, go_on: bool, keep: bool
+    flags: Mapping[str, Any],
+    conversation: str | None,
+    *,
+    go_on: bool,
+    keep: bool,
+    fold_system: bool = False,
 ) -> Session:
     """The conversation that is begun, or gone on with, and the settings for it."""
     store = Conversations()
     kept = store if keep else None
     if not go_on and conversation is None:
-        return Session(Settings.load(flags), _loaded, store=kept)
+        return Session(Settings.load(flags), _loaded, store=kept, fold_system=fold_system)
     id_ = conversation or _last(store)
     chat = store.load(id_)
     settings = Settings.load(resumed(store.settings(id_), flags))
     if flags["system"] is not None:
         chat = chat.with_system(flags["system"])
-    return Session(settings, _loaded, chat=chat, id=id_, store=kept)
+    return Session(settings, _loaded, chat=chat, id=id_, store=kept, fold_system=fold_system)
 
 
 def _last(store: Conversations) -> str:
