@@ -17,9 +17,12 @@ NAMES = [
     "Request",
     "Sampling",
     "Stream",
+    "TextIteratorStreamer",
     "__version__",
     "aio",
+    "chat_stream",
     "errors",
+    "hf",
     "load",
 ]
 

@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bourn import aio, errors
     from bourn.chat import Chat
+    from bourn.engines.hf.streamer import TextIteratorStreamer
     from bourn.errors import BournError
-    from bourn.sync import Model, Stream, load
+    from bourn.history import chat_stream
+    from bourn.sync import Model, Stream, hf, load
     from bourn.types import Message, Request, Sampling
 
 __version__ = "0.1.0"
@@ -34,9 +36,12 @@ __all__ = [
     "Request",
     "Sampling",
     "Stream",
+    "TextIteratorStreamer",
     "__version__",
     "aio",
+    "chat_stream",
     "errors",
+    "hf",
     "load",
 ]
 
@@ -48,6 +53,9 @@ _HOMES = {
     "Request": "bourn.types",
     "Sampling": "bourn.types",
     "Stream": "bourn.sync",
+    "TextIteratorStreamer": "bourn.engines.hf.streamer",
+    "chat_stream": "bourn.history",
+    "hf": "bourn.sync",
     "load": "bourn.sync",
 }
 

@@ -11,6 +11,7 @@ import asyncio
 import weakref
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any, Self, Unpack
 
 from bourn.asking import Asked, Options, request_for
@@ -20,6 +21,7 @@ from bourn.errors import StreamClosed
 from bourn.hub import Hub
 from bourn.settings import Settings
 from bourn.stream import Answer, Reader
+from bourn.terms import Terms
 from bourn.types import Event, text_of
 
 SNAPSHOT_INTERVAL = 0.05
@@ -162,7 +164,7 @@ class Model:
             QueueFull: too many are waiting.
         """
         request = request_for(asked, options, self.settings)
-        return Stream(self.hub.open(request, grace=grace), on_event)
+        return Stream(self.hub.open(request, Terms(grace=grace)), on_event)
 
     async def count(self, asked: Asked, **options: Unpack[Options]) -> int | None:
         """How many tokens the prompt would be, template included; None where nobody can tell."""
@@ -196,3 +198,36 @@ def load(name: str | None = None, **settings: Any) -> Model:
         SettingsError: one of them is wrong.
     """
     return Model(settings=Settings.load({"model": name, **settings}))
+
+
+def hf(
+    model: Any,
+    tokenizer: Any,
+    *,
+    slots: int = 8,
+    window: int | None = None,
+    chat_template: str | None = None,
+    **settings: Any,
+) -> Model:
+    """A model and a tokenizer of transformers that you have loaded, not started yet: as `load`.
+
+    The model stays yours; while this is open its attention goes through bourn's, which leaves what
+    you do with it yourself as it was.
+
+    slots: answers at once. window: tokens of prompt and answer together, None as many as the model
+    and memory allow. chat_template: a name or a file, in place of the model's own.
+
+    Raises:
+        SettingsError: a setting is wrong, or there is no such template.
+    """
+    from bourn.catalog.templates import template
+    from bourn.engines.hf.engine import Transformers
+    from bourn.engines.hf.loading import Loaded
+
+    text = None if chat_template is None else template(chat_template)
+    where = getattr(getattr(model, "config", None), "name_or_path", "")
+    loaded = Loaded(model, tokenizer, text)
+    engine = Transformers(
+        lambda: loaded, slots=slots, window=window, name=Path(where).name or type(model).__name__
+    )
+    return Model(engine, Settings.load({**settings, "chat_template": chat_template}))

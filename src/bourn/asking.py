@@ -22,12 +22,18 @@ class Options(TypedDict, total=False):
     system: a system message before the others; not where they begin with one.
     raw: the text is a prompt to go on with, as it is, without the chat template.
     stop: one text, or several.
+    generation_config: of transformers; its fields go below the options said beside it.
+    logits_processor, stopping_criteria: of transformers, called with this answer's ids and scores;
+        for a model that runs in this process.
     """
 
     system: str | None
     raw: bool
     stop: str | Sequence[str]
     max_new_tokens: int | None
+    min_new_tokens: int
+    stop_token_ids: Sequence[int]
+    logit_bias: Mapping[int, float]
     n: int
     logprobs: int | None
     ignore_eos: bool
@@ -44,8 +50,12 @@ class Options(TypedDict, total=False):
     presence_penalty: float | None
     frequency_penalty: float | None
     seed: int | None
+    generation_config: Any
+    logits_processor: Sequence[Any]
+    stopping_criteria: Sequence[Any]
 
 
+_HOOKS = ("logits_processor", "stopping_criteria")
 _SAMPLING = frozenset(field.name for field in fields(Sampling))
 
 
@@ -57,21 +67,36 @@ def request_for(asked: Asked, options: Options, settings: Settings) -> Request:
     """
     given: dict[str, Any] = dict(options)
     _refuse_unknown(given)
+    _unfold(given)
     stop = given.pop("stop", settings.stop)
     given["stop"] = (stop,) if isinstance(stop, str) else tuple(stop or ())
     given.setdefault("max_new_tokens", settings.max_new_tokens or DEFAULT_MAX_NEW_TOKENS)
-    if "tools" in given:
-        given["tools"] = tuple(given["tools"])
+    for name in ("tools", "stop_token_ids"):
+        if name in given:
+            given[name] = tuple(given[name])
     system = given.pop("system", settings.system)
     if given.pop("raw", False):
         given["prompt"] = _text(asked)
     else:
-        given["messages"] = _with_system(messages_of(asked), system)
+        given["messages"] = with_system(messages_of(asked), system)
     drawn = {name: given.pop(name) for name in _SAMPLING & given.keys()}
     return Request(sampling=Sampling(**drawn), **given)
 
 
-def _with_system(messages: tuple[Message, ...], system: str | None) -> tuple[Message, ...]:
+def _unfold(given: dict[str, Any]) -> None:
+    """What is transformers' own: its configuration's fields, and hooks for the engine."""
+    config = given.pop("generation_config", None)
+    if config is not None:
+        from bourn.engines.hf.generation_config import options_of  # only where it is used
+
+        said = options_of(config)
+        processors = [*said.pop("logits_processor", ()), *given.pop("logits_processor", ())]
+        given |= {**said, **given, "logits_processor": processors}
+    hooks = {name: tuple(given.pop(name, None) or ()) for name in _HOOKS}
+    given["engine_options"] = {name: each for name, each in hooks.items() if each}
+
+
+def with_system(messages: tuple[Message, ...], system: str | None) -> tuple[Message, ...]:
     if not system or not messages or messages[0].role in ("system", "developer"):
         return messages
     return (Message("system", system), *messages)

@@ -24,6 +24,7 @@ from bourn.aio import SNAPSHOT_INTERVAL
 from bourn.asking import Asked, Options, request_for
 from bourn.engines.base import ModelInfo
 from bourn.stream import Answer, Reader
+from bourn.terms import Terms
 from bourn.types import Event, Request, text_of
 
 T = TypeVar("T")
@@ -237,7 +238,7 @@ class Model:
         self, request: Request, grace: float, on_event: Callable[[Event], object] | None
     ) -> Stream:
         # made here, so that it ends what it began even where nobody waits for it any more
-        reader = self._model.hub.open(request, grace=grace)
+        reader = self._model.hub.open(request, Terms(grace=grace))
         mailbox = Mailbox()
         self._bridge.keep(mailbox.fill(reader))
         return Stream(self._bridge, reader, mailbox, on_event)
@@ -267,7 +268,23 @@ def load(name: str | None = None, **settings: Any) -> Model:
     Raises:
         ModelNotFound, SettingsError, LoadFailed, ConnectionFailed, Unauthorized: with what to do.
     """
-    model = Model(aio.load(name, **settings))
+    return _started(aio.load(name, **settings))
+
+
+def hf(model: Any, tokenizer: Any, *, slots: int = 8, **options: Any) -> Model:
+    """A model and a tokenizer of transformers that you have loaded, as `bourn.aio.hf` takes them.
+
+    engine = bourn.hf(model, tokenizer, slots=8)
+    for text in engine.stream("Tell me a story", stopping_criteria=[...]): ...
+
+    Raises:
+        SettingsError, LoadFailed: with what to do.
+    """
+    return _started(aio.hf(model, tokenizer, slots=slots, **options))
+
+
+def _started(loaded: aio.Model) -> Model:
+    model = Model(loaded)
     try:
         return model.start()
     except BaseException:  # an interrupt too must leave no process behind

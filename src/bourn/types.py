@@ -147,11 +147,13 @@ class Request:
     """One answer that somebody wants.
 
     Either `messages` (a chat, rendered by the model's template) or `prompt` (a completion of raw
-    text, no template).
+    text, or of token ids, no template).
 
     max_new_tokens: the most tokens to generate, reasoning included; None is the rest of the window.
+    min_new_tokens: the least; no end token is drawn before.
     stop: texts that end the answer. They act on the answer, not on reasoning; the earliest end
-        wins.
+        wins. stop_token_ids: tokens that end it, as the model's own end tokens do.
+    logit_bias: what is added to a token's logit before all else, by token id.
     n: how many answers (choices) to the same prompt; each takes a slot.
     logprobs: how many alternatives to give beside each token; 0 is the token alone, None is off.
     tools, response_format: as in OpenAI's API.
@@ -159,13 +161,17 @@ class Request:
     reuse_prompt: whether an engine may go on from what it has read before (its KV cache). That is
         fast, and shifts probabilities a little: without it the same seed gives the same answer
         whatever was asked before.
+    engine_options: what only one engine understands, by name; all others refuse it.
     """
 
     messages: tuple[Message, ...] = ()
-    prompt: str | None = None
+    prompt: str | tuple[int, ...] | None = None
     sampling: Sampling = field(default_factory=Sampling)
     max_new_tokens: int | None = DEFAULT_MAX_NEW_TOKENS
+    min_new_tokens: int = 0
     stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
     n: int = 1
     logprobs: int | None = None
     ignore_eos: bool = False
@@ -174,6 +180,7 @@ class Request:
     response_format: Mapping[str, Any] | None = None
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     reuse_prompt: bool = True
+    engine_options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if bool(self.messages) == (self.prompt is not None):
@@ -185,6 +192,10 @@ class Request:
             raise InvalidRequest(
                 f"max_new_tokens is {self.max_new_tokens}", hint="give 1 or more, or None"
             )
+        if not 0 <= self.min_new_tokens <= (self.max_new_tokens or self.min_new_tokens):
+            raise InvalidRequest(
+                f"min_new_tokens is {self.min_new_tokens}", hint="give 0 up to max_new_tokens"
+            )
         if self.n < 1:
             raise InvalidRequest(f"n is {self.n}", hint="give 1 or more")
         if "" in self.stop:
@@ -193,6 +204,9 @@ class Request:
     def asks(self) -> set[str]:
         """The optional fields that are used, and which an engine must be able to honour."""
         used = {
+            "min_new_tokens": self.min_new_tokens > 0,
+            "stop_token_ids": bool(self.stop_token_ids),
+            "logit_bias": bool(self.logit_bias),
             "n": self.n > 1,
             "logprobs": self.logprobs is not None,
             "ignore_eos": self.ignore_eos,
@@ -201,9 +215,11 @@ class Request:
             "response_format": self.response_format is not None,
             "template_kwargs": bool(self.template_kwargs),
             "prompt": self.prompt is not None,
+            "token ids as prompt": isinstance(self.prompt, tuple),
             "images": any(message.images for message in self.messages),
         }
-        return {name for name, yes in used.items() if yes} | set(self.sampling.given())
+        wished = {name for name, yes in used.items() if yes}
+        return wished | set(self.sampling.given()) | set(self.engine_options)
 
 
 # -- what an engine gives --------------------------------------------------------------------------
@@ -249,6 +265,7 @@ class Piece:
 
     tokens: how many tokens were generated since this choice's last piece, visible or not.
     prompt_done, prompt_total: how much of the prompt was read, while it is being read.
+    opened: the channel that the prompt leaves open, told before the choice's first text.
     finish: the choice's last piece says why it ended. Every choice must have one.
     usage: counts so far, the last one told wins; over all choices.
     """
@@ -261,6 +278,7 @@ class Piece:
     tool: ToolDelta | None = None
     prompt_done: int | None = None
     prompt_total: int | None = None
+    opened: Channel | None = None
     finish: FinishReason | None = None
     usage: Usage | None = None
 

@@ -22,8 +22,11 @@ class ModelInfo:
         their own and may refuse ours.
     channels: the family of markers (`text.channels`) that the model writes into its text, None
         where the engine has split the text already.
+    calls: the notation (`text.calls`) of the tool calls in that text, None where they stay text.
+    stop: texts that end its chats, where the model ends a turn with what is no single token.
     prefills: whether it goes on with an assistant's message that the messages end with.
     why: for a field that it does not honour, the reason, where there is one to tell.
+    kv_bytes: memory that keys and values may take in all; None where nobody can tell.
     notice: something a person should be told at load, such as a GPU that lies idle.
     """
 
@@ -35,9 +38,12 @@ class ModelInfo:
     defaults: Sampling = field(default_factory=Sampling)
     resolves: bool = True
     channels: str | None = None
+    calls: str | None = None
+    stop: tuple[str, ...] = ()
     chat_template: bool = True
     why: Mapping[str, str] = field(default_factory=dict)
     prefills: bool = False
+    kv_bytes: int | None = None
     notice: str = ""
 
 
