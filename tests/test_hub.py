@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from bourn.engines.scripted import Script, Scripted
-from bourn.errors import EngineError, InvalidRequest, QueueFull, UnsupportedField
+from bourn.errors import EngineError, InvalidRequest, NotCached, QueueFull, UnsupportedField
 from bourn.hub import Hub
 from bourn.journal.memory import MemoryJournals
 from bourn.stream import Reader
+from bourn.terms import CacheWish, Terms, Timeouts
 from bourn.types import (
     DEFAULT_SAMPLING,
     Channel,
@@ -26,17 +28,22 @@ from bourn.types import (
     Request,
     Sampling,
     Started,
+    ToolDelta,
     Usage,
 )
 
 ASK = Request(messages=(Message("user", "hello"),))
 
 
+def same(request: Request, info: object, terms: object) -> str:
+    return repr(request.messages)
+
+
 async def hub_of(
-    script: Script, *, slots: int | None = None, queue_limit: int = 256
+    script: Script, *, slots: int | None = None, **options: Any
 ) -> tuple[Hub, Scripted]:
     engine = Scripted(script, slots=slots)
-    hub = Hub(engine, queue_limit=queue_limit)
+    hub = Hub(engine, **options)
     await hub.start()
     return hub, engine
 
@@ -179,20 +186,49 @@ async def test_cancel_keeps_what_came_and_says_so() -> None:
     assert done.metrics.tokens >= 3
 
 
-async def test_two_readers_see_the_same_and_one_may_cancel_alone() -> None:
-    hub, engine = await hub_of(Script(["a", "b", "c"], delay=0.002))
-    one = hub.open(ASK)
-    two = hub.attach(one.id)
+async def test_two_who_ask_the_same_share_it_and_one_may_cancel_alone() -> None:
+    hub, engine = await hub_of(Script(["a", "b", "c"], delay=0.002), key=same)
+    one, two = hub.open(ASK), hub.open(ASK)
+    assert (one.origin, two.origin) == ("miss", "shared")
     await one.next()
-    two.cancel()
+    hub.cancel(two.id)
     assert (await everything(two))[-1] == Done("cancelled")
     assert text(await everything(one)) == "abc"
     assert engine.started == 1
 
 
+async def test_who_shares_gets_the_whole_answer_when_the_first_is_gone() -> None:
+    hub, engine = await hub_of(Script(["a", "b", "c"], delay=0.002), key=same)
+    one, two = hub.open(ASK), hub.open(ASK)
+    await one.next()
+    one.cancel()
+    assert text(await everything(two)) == "abc"
+    assert engine.started == 1
+
+
+async def test_an_answer_that_nobody_waits_for_any_more_is_not_shared() -> None:
+    hub, _ = await hub_of(Script(["a", "b"], delay=0.002), key=same)
+    hub.open(ASK).cancel()
+    later = hub.open(ASK)
+    assert later.origin == "miss"
+    assert text(await everything(later)) == "ab"
+
+
+async def test_cache_wishes_are_kept() -> None:
+    hub, _ = await hub_of(Script(["a", "b"], delay=0.002), key=same)
+    with pytest.raises(NotCached):
+        hub.open(ASK, Terms(cache=CacheWish(only=True)))
+    secret = hub.open(ASK, Terms(cache=CacheWish(write=False)))
+    shared = hub.open(ASK)
+    fresh = hub.open(ASK, Terms(cache=CacheWish(read=False)))
+    assert [reader.origin for reader in (secret, shared, fresh)] == ["miss", "miss", "miss"]
+    assert hub.open(ASK, Terms(cache=CacheWish(only=True))).origin == "shared"
+    await hub.aclose()
+
+
 async def test_a_reader_comes_back_within_the_grace_and_misses_nothing() -> None:
     hub, _ = await hub_of(Script([str(n) for n in range(10)], delay=0.002))
-    reader = hub.open(ASK, grace=5)
+    reader = hub.open(ASK, Terms(grace=5))
     seen = list(await reader.next())
     reader.leave()
     await asyncio.sleep(0.01)
@@ -201,14 +237,75 @@ async def test_a_reader_comes_back_within_the_grace_and_misses_nothing() -> None
     await hub.aclose()
 
 
+async def test_what_is_made_in_the_background_needs_no_reader() -> None:
+    hub, engine = await hub_of(Script(["a", "b", "c"], delay=0.002))
+    reader = hub.open(ASK, Terms(background=True))
+    reader.leave()
+    await until(lambda: engine.started and not engine.running)
+    assert text(await everything(hub.attach(reader.id))) == "abc"
+    hub.cancel(reader.id)
+    with pytest.raises(KeyError):
+        hub.attach(reader.id)
+
+
+async def test_nobody_else_sees_an_answer() -> None:
+    hub, _ = await hub_of(Script(["a"]))
+    reader = hub.open(ASK, Terms(owner="anna", background=True))
+    for stranger in ("", "bert"):
+        with pytest.raises(KeyError):
+            hub.attach(reader.id, owner=stranger)
+        assert not hub.cancel(reader.id, owner=stranger)
+    assert text(await everything(hub.attach(reader.id, owner="anna"))) == "a"
+    await hub.aclose()
+
+
 async def test_the_grace_ends() -> None:
     hub, engine = await hub_of(Script(["x"] * 10_000, delay=0.001))
-    reader = hub.open(ASK, grace=0.02)
+    reader = hub.open(ASK, Terms(grace=0.02))
     await reader.next()
     reader.leave()
     await until(lambda: engine.started and not engine.running)
     with pytest.raises(KeyError):
         hub.attach(reader.id)
+
+
+SLOW = [
+    (Timeouts(queue=0.02), Script(["x"] * 10_000, delay=0.001), "no slot"),
+    (Timeouts(first_token=0.02), Script(["x"], delay=5), "no token"),
+    (Timeouts(total=0.02), Script(["x"] * 10_000, delay=0.001), "not whole"),
+]
+
+
+@pytest.mark.parametrize(("timeouts", "script", "said"), SLOW)
+async def test_times_are_kept(timeouts: Timeouts, script: Script, said: str) -> None:
+    hub, engine = await hub_of(script, slots=1)
+    first = hub.open(ASK) if timeouts.queue else None
+    done = (await everything(hub.open(ASK, Terms(timeouts=timeouts))))[-1]
+    assert isinstance(done, Done)
+    assert done.state == "failed"
+    assert said in str(done.error)
+    if first is not None:
+        first.cancel()
+    await until(lambda: not engine.running)
+
+
+async def test_progress_is_a_sign_of_life() -> None:
+    script = Script(["a"], prompt=100, prompt_steps=10, prompt_delay=0.02)
+    hub, _ = await hub_of(script)
+    events = await everything(hub.open(ASK, Terms(timeouts=Timeouts(first_token=0.1))))
+    assert text(events) == "a"
+
+
+async def test_owners_take_turns() -> None:
+    hub, _ = await hub_of(Script(["x"], delay=0.005), slots=1)
+    order: list[str] = []
+
+    async def ask(owner: str) -> None:
+        await everything(hub.open(ASK, Terms(owner=owner)))
+        order.append(owner)
+
+    await asyncio.gather(*(ask(owner) for owner in ["anna"] * 4 + ["bert"] * 2))
+    assert order == ["anna", "anna", "bert", "anna", "bert", "anna"]
 
 
 async def test_cancel_by_name_is_idempotent_and_spares_strangers() -> None:
@@ -296,6 +393,114 @@ async def test_marked_reasoning_is_split_and_stops_do_not_act_on_it() -> None:
     parts = [e for e in events if isinstance(e, Delta)]
     assert "".join(d.text for d in parts if d.channel is Channel.REASONING) == "stop here?"
     assert "".join(d.text for d in parts if d.channel is Channel.ANSWER) == "no: "
+
+
+# -- tool calls, and channels that the prompt opens ------------------------------------------------
+
+TOOLS = ({"type": "function", "function": {"name": "f"}},)
+CALLING = Request(messages=ASK.messages, tools=TOOLS)
+CALL = '<tool_call>\n{"name": "f", "arguments": {"a": "b"}}\n</tool_call>'
+
+
+async def asked(
+    request: Request, said: Sequence[str | Piece], *, finish: FinishReason = FinishReason.STOP
+) -> list[Event]:
+    """What comes of a model that writes calls as Hermes does."""
+    engine = Scripted(Script(said, finish=finish), channels="think", calls="hermes")
+    hub = Hub(engine)
+    await hub.start()
+    return await everything(hub.open(request))
+
+
+def tools(events: Sequence[Event]) -> list[ToolDelta]:
+    return [event.tool for event in events if isinstance(event, Delta) and event.tool]
+
+
+def ends(events: Sequence[Event]) -> list[Finished]:
+    return [event for event in events if isinstance(event, Finished)]
+
+
+async def test_calls_are_read_where_tools_were_given() -> None:
+    events = await asked(CALLING, ["Let me see.\n", *CALL, *CALL])
+    told = tools(events)
+    assert [(tool.index, tool.name) for tool in told if tool.id] == [(0, "f"), (1, "f")]
+    for index in (0, 1):
+        arguments = "".join(tool.arguments for tool in told if tool.index == index)
+        assert arguments == '{"a": "b"}'
+    assert text(events) == "Let me see.\n"
+    assert ends(events) == [Finished(FinishReason.TOOL_CALLS)]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [ASK, Request(messages=ASK.messages, tools=TOOLS, tool_choice="none")],
+    ids=["no tools", "tools that are not wanted"],
+)
+async def test_calls_stay_text_where_nobody_asked_for_them(request_: Request) -> None:
+    events = await asked(request_, [*CALL])
+    assert not tools(events)
+    assert text(events) == '{"name": "f", "arguments": {"a": "b"}}'
+    assert ends(events) == [Finished(FinishReason.STOP)]
+
+
+async def test_a_call_that_the_limit_cut_is_no_reason_to_run_it() -> None:
+    events = await asked(CALLING, [*CALL[:-17]], finish=FinishReason.LENGTH)
+    assert "".join(tool.arguments for tool in tools(events)) == '{"a": "'
+    assert ends(events) == [Finished(FinishReason.LENGTH)]
+    events = await asked(CALLING, [CALL, "and th"], finish=FinishReason.LENGTH)
+    assert ends(events) == [Finished(FinishReason.LENGTH)]
+
+
+async def test_a_call_that_is_none_is_text_and_no_call() -> None:
+    events = await asked(CALLING, ["<tool_call>{'name': 'f'}</tool_call>"])
+    assert (text(events), tools(events)) == ("{'name': 'f'}", [])
+    assert ends(events) == [Finished(FinishReason.STOP)]
+
+
+async def test_stops_do_not_act_on_calls_and_a_call_before_one_counts() -> None:
+    request = Request(messages=ASK.messages, tools=TOOLS, stop=('"a"', "so"))
+    events = await asked(request, [*CALL, "And so on"])
+    assert "".join(tool.arguments for tool in tools(events)) == '{"a": "b"}'
+    assert text(events) == "And "
+    assert ends(events) == [Finished(FinishReason.TOOL_CALLS, stop="so")]
+
+
+async def test_each_choice_has_calls_of_its_own() -> None:
+    said = [Piece(CALL, choice=0), Piece("Hm.", choice=1)]
+    ending = [Piece(finish=FinishReason.STOP, choice=choice) for choice in (0, 1)]
+    script = Script([], finish=None)
+
+    class Two(Scripted):
+        async def generate(self, request: Request) -> AsyncGenerator[Piece, None]:
+            for piece in [*said, *ending]:
+                yield piece
+
+    hub = Hub(Two(script, channels="think", calls="hermes"))
+    await hub.start()
+    events = await everything(hub.open(Request(messages=ASK.messages, tools=TOOLS, n=2)))
+    assert ends(events) == [
+        Finished(FinishReason.TOOL_CALLS, 0),
+        Finished(FinishReason.STOP, 1),
+    ]
+
+
+async def test_the_channel_that_the_prompt_opened_is_told_by_the_engine() -> None:
+    said: list[str | Piece] = [Piece(opened=Channel.REASONING), "stop?", "</think>", "no: stop"]
+    events = await asked(Request(messages=ASK.messages, stop=("stop",)), said)
+    parts = [event for event in events if isinstance(event, Delta)]
+    assert "".join(d.text for d in parts if d.channel is Channel.REASONING) == "stop?"
+    assert "".join(d.text for d in parts if d.channel is Channel.ANSWER) == "no: "
+
+
+async def test_the_models_own_ends_stop_its_chats() -> None:
+    engine = Scripted(Script(["Hi.<", "|end|", ">User: "]), stop=("<|end|>",))
+    hub = Hub(engine)
+    await hub.start()
+    events = await everything(hub.open(Request(messages=ASK.messages, stop=("x",))))
+    assert text(events) == "Hi."
+    assert ends(events) == [Finished(FinishReason.STOP, stop="<|end|>")]
+    for whole in (Request(prompt="Say"), Request(messages=ASK.messages, ignore_eos=True)):
+        assert text(await everything(hub.open(whole))) == "Hi.<|end|>User: "
 
 
 async def test_two_hundred_streams_left_at_random_moments_leave_nothing_behind() -> None:

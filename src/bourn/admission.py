@@ -1,19 +1,24 @@
-"""Who may generate now: slots, and a bounded queue in the order of arrival, that can be left."""
+"""Who may generate now: slots, and a bounded queue that is fair to all who ask, and can be left."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from bisect import insort_right
+from operator import attrgetter
 
 from bourn.errors import QueueFull
 
 
 class Ticket:
-    """A claim on `size` slots. `place` 0 is admitted, 1 is next in the queue."""
+    """A claim on `size` slots. `place` 0 is admitted, 1 is next in the queue.
 
-    def __init__(self, admission: Admission, size: int, place: int) -> None:
+    turn: of its owner's tickets the first, second … in the queue.
+    """
+
+    def __init__(self, admission: Admission, size: int, place: int, turn: int = 0) -> None:
         self.size = size
         self.place = place
+        self.turn = turn
         self._admission = admission
         self._left = False
         self._moved = asyncio.Event()
@@ -39,15 +44,18 @@ class Ticket:
 class Admission:
     """`slots`: how many at once, None for no limit. `queue_limit`: how many may wait.
 
-    A request of several choices takes several slots, all at once; nobody overtakes, so that a large
-    request cannot starve behind small ones.
+    A request of several choices takes several slots, all at once; the next in the queue is not
+    overtaken, so that a large request cannot starve behind small ones. Owners take turns: who has
+    many waiting stands behind the first of everybody else's.
     """
 
     def __init__(self, slots: int | None, queue_limit: int) -> None:
         self.slots = slots
         self.queue_limit = queue_limit
         self._used = 0
-        self._queue: deque[Ticket] = deque()
+        self._queue: list[Ticket] = []
+        self._turn = 0  # of the ticket that was admitted last
+        self._turns: dict[str, int] = {}  # the last of each owner's that waits
 
     @property
     def used(self) -> int:
@@ -57,7 +65,7 @@ class Admission:
     def waiting(self) -> int:
         return len(self._queue)
 
-    def enter(self, size: int = 1) -> Ticket:
+    def enter(self, size: int = 1, owner: str = "") -> Ticket:
         """Claim slots, no more than there are, or queue for them.
 
         Raises:
@@ -70,8 +78,11 @@ class Admission:
             raise QueueFull(
                 f"{len(self._queue)} requests are waiting already", hint="try again in a moment"
             )
-        ticket = Ticket(self, size, place=len(self._queue) + 1)
-        self._queue.append(ticket)
+        turn = self._turns[owner] = max(self._turn, self._turns.get(owner, 0)) + 1
+        ticket = Ticket(self, size, place=-1, turn=turn)
+        insort_right(self._queue, ticket, key=attrgetter("turn"))
+        ticket.place = self._queue.index(ticket) + 1
+        self._number()
         return ticket
 
     def _fits(self, size: int) -> bool:
@@ -83,8 +94,14 @@ class Admission:
         else:
             self._queue.remove(ticket)
         while self._queue and self._fits(self._queue[0].size):
-            admitted = self._queue.popleft()
+            admitted = self._queue.pop(0)
             self._used += admitted.size
+            self._turn = admitted.turn
             admitted._move(0)
+        if not self._queue:
+            self._turns.clear()
+        self._number()
+
+    def _number(self) -> None:
         for place, waiting in enumerate(self._queue, 1):
             waiting._move(place)

@@ -8,6 +8,7 @@
     ├── SettingsError             a flag, BOURN_* variable or configuration file is wrong
     ├── StoreFailed               what bourn keeps on disk cannot be read or written
     ├── ModelNotFound             no such model, here or there (404)
+    ├── NotCached                 only an answer that is there was wanted, and it is not (504)
     ├── Unauthorized              the endpoint refuses the key (401, 403)
     ├── Overloaded                try again later (429, 503)
     │   ├── QueueFull             bourn's own queue is full
@@ -93,6 +94,13 @@ class StoreFailed(BournError):
 class ModelNotFound(BournError):
     status = 404
     code = "model_not_found"
+
+
+class NotCached(BournError):
+    """As a proxy answers `only-if-cached`."""
+
+    status = 504
+    code = "not_cached"
 
 
 class Unauthorized(BournError):

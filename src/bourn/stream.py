@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from bourn.errors import StreamClosed, StreamConsumed
 from bourn.journal.base import Journal
@@ -29,18 +29,35 @@ from bourn.types import (
     Usage,
 )
 
+Origin = Literal["miss", "shared", "hit"]
+"""Where an answer comes from: made for this reader, for others too, or there already."""
+
 
 class Detach(Protocol):
-    def __call__(self, *, patient: bool) -> bool:
+    def __call__(self, reader: Reader, *, patient: bool) -> bool:
         """A reader goes. Whether the generation ends by it, at once where it is not `patient`."""
         ...
 
 
 class Reader:
-    """One reader of one journal, by offset. Belongs to an event loop; `detach` is called once."""
+    """One reader of one journal, by offset. Belongs to an event loop; `detach` is called once.
 
-    def __init__(self, journal: Journal, *, after: int, detach: Detach) -> None:
-        self.id = journal.id
+    id: of the client's claim on the answer, by which it may come back, where it is `resumable`.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        after: int,
+        detach: Detach,
+        id: str,  # noqa: A002 (it is what it is called)
+        origin: Origin = "miss",
+        resumable: bool = False,
+    ) -> None:
+        self.id = id
+        self.origin = origin
+        self.resumable = resumable
         self._journal = journal
         self._after = after
         self._detach = detach
@@ -49,6 +66,11 @@ class Reader:
         self._attached = True
         self._ended = False
         self._abandoned = False
+
+    @property
+    def seen(self) -> int:
+        """The number of the last event that was read."""
+        return self._after
 
     async def next(self) -> Sequence[Event]:
         """The events not seen yet, at least one; none after the end, or once this has left."""
@@ -73,8 +95,13 @@ class Reader:
         """
         if self._attached:
             self._attached = False
-            self._abandoned = not self._detach(patient=False)
-            self._wake.set()
+            self.dismiss(told=self._detach(self, patient=False))
+
+    def dismiss(self, *, told: bool) -> None:
+        """Its claim was given up. told: whether the journal will tell the end."""
+        self._attached = False
+        self._abandoned = not told
+        self._wake.set()
 
     def leave(self) -> None:
         """Read no more. Idempotent."""
@@ -83,7 +110,7 @@ class Reader:
         self._wake.set()
         if self._attached:
             self._attached = False
-            self._detach(patient=True)
+            self._detach(self, patient=True)
 
 
 class Choice:
@@ -94,6 +121,7 @@ class Choice:
         self.stop: str | None = None
         self.logprobs: list[TokenLogprob] = []
         self._parts: dict[Channel, list[str]] = {}
+        self._content: list[str] = []
         self._calls: dict[int, ToolCall] = {}
 
     @property
@@ -105,8 +133,16 @@ class Choice:
         return self.channel(Channel.REASONING)
 
     @property
+    def content(self) -> str:
+        """The answer, with what the model wrote as calls and could not be read as such."""
+        return "".join(self._content)
+
+    @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The calls so far, in order; the last one's arguments may still grow."""
+        """The calls so far, in order; the last one's arguments may still grow.
+
+        They are to be run where the finish reason is `tool_calls`: else one may be cut off.
+        """
         return tuple(call for _, call in sorted(self._calls.items()))
 
     def channel(self, channel: Channel) -> str:
@@ -120,6 +156,8 @@ class Choice:
     def take(self, delta: Delta) -> None:
         if delta.text:
             self._parts.setdefault(delta.channel, []).append(delta.text)
+            if delta.channel is not Channel.REASONING:
+                self._content.append(delta.text)
         self.logprobs += delta.logprobs
         if delta.tool is not None:
             self._call(delta.tool)
