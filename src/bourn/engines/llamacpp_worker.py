@@ -53,7 +53,7 @@ def main() -> None:
     if not line:
         return  # whoever started us is gone
     config = Config(**json.loads(line))
-    _die_with(stdin.fileno())
+    die_with(stdin.fileno())
     try:
         server = _serve(config)
     except Exception as error:  # noqa: BLE001 (these are the last words)
@@ -63,7 +63,7 @@ def main() -> None:
     os._exit(0)
 
 
-def _die_with(pipe: int) -> None:
+def die_with(pipe: int) -> None:
     """Have the kernel end this process when the pipe closes.
 
     Loading holds the interpreter lock, so no thread of ours could notice. SIGIO, unless somebody

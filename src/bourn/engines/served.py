@@ -115,7 +115,7 @@ class Served(ABC):
         self._check(request, await self.start())
         child = self.spawn()
         assert child.life is not None
-        async with _blaming(child.life), aclosing(self._remote.generate(request)) as pieces:
+        async with blaming(child.life), aclosing(self._remote.generate(request)) as pieces:
             async for piece in pieces:
                 if piece.finish is not None:
                     child.succeeded()
@@ -131,7 +131,7 @@ class Served(ABC):
         check(request, await self.start())
         life = self.spawn().life
         assert life is not None
-        async with _blaming(life):
+        async with blaming(life):
             return await self._remote.count(request)
 
     async def aclose(self) -> None:
@@ -148,7 +148,7 @@ class Served(ABC):
         check(request, info)
 
     async def _find_out(self, life: Life) -> ModelInfo:
-        async with _blaming(life):
+        async with blaming(life):
             told = await self._remote.start()
             if told.window is None:
                 await self._remote.aclose()  # so that it asks again
@@ -170,7 +170,7 @@ class Served(ABC):
 
 
 @asynccontextmanager
-async def _blaming(life: Life) -> AsyncGenerator[None, None]:
+async def blaming(life: Life) -> AsyncGenerator[None, None]:
     """Where a connection breaks because the process died, say so."""
     try:
         yield
