@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bourn import aio, sync
+from bourn import Chat, aio, sync
 from bourn.engines.scripted import Script, Scripted
 from bourn.errors import EngineError, InvalidRequest, StreamClosed, StreamConsumed
 from bourn.types import Delta, Done, Event, FinishReason, Message, Started
@@ -28,8 +28,8 @@ class Shell:
         self.engine = Scripted(Script(WORDS))
         self._model: Any = None
 
-    async def open(self, script: Script, *, slots: int | None = None) -> Any:
-        self.engine = Scripted(script, slots=slots)
+    async def open(self, script: Script, **facts: Any) -> Any:
+        self.engine = Scripted(script, **facts)
         model = aio.Model(self.engine)
         if self.kind == "aio":
             self._model = await model.start()
@@ -237,6 +237,21 @@ async def test_every_choice_is_kept(shell: Shell) -> None:
     stream = await shell.stream(n=3)
     await shell.call(stream.read)
     assert [choice.text for choice in stream.choices] == [WHOLE] * 3
+
+
+async def test_tool_calls_are_added_up_and_come_with_a_reason(shell: Shell) -> None:
+    said = ["<tool_call>", *'{"name": "f", "arguments": {"a": 1}}', "</tool_call>"]
+    await shell.open(Script(said), channels="think", calls="hermes")
+    stream = await shell.stream(tools=[{"type": "function", "function": {"name": "f"}}])
+    events = await shell.every(stream.events())
+    (call,) = stream.tool_calls
+    assert (call.name, call.arguments, stream.text) == ("f", '{"a": 1}', "")
+    assert stream.finish_reason is FinishReason.TOOL_CALLS
+    tools = [e.tool for e in events if isinstance(e, Delta) and e.tool]
+    assert len(tools) > 3, "the arguments were streamed"
+    assert [tool.id for tool in tools if tool.id] == [call.id]
+    chat = Chat().ask("?").answered(stream)
+    assert chat.messages[-1].tool_calls == (call,)
 
 
 async def test_fifty_streams_and_cancels_leave_no_thread_behind(shell: Shell) -> None:

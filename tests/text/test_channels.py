@@ -216,9 +216,25 @@ def test_the_places_of_text_are_told() -> None:
     stage = Channels("think")
     text = "a\n<think>\nb\n</think>\n\nc"
     cuts = [cut for piece in sized(text, 4) for cut in stage.cut(Span(ANSWER, piece))]
-    for channel, said, end in [*cuts, *stage.rest()]:
-        assert text[end - len(said) : end] == said
-        assert channel in (ANSWER, REASONING)
+    for cut in [*cuts, *stage.rest()]:
+        assert text[cut.end - len(cut.text) : cut.end] == cut.text
+        assert cut.channel in (ANSWER, REASONING)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_first_of_each_block_is_told(size: int) -> None:
+    stage = Channels("think")
+    text = "Sure.<tool_call>\nabc\n</tool_call><tool_call></tool_call>\n<tool_call>de</tool_call>."
+    cuts = [cut for piece in sized(text, size) for cut in stage.cut(Span(ANSWER, piece))]
+    begun = [cut.text.lstrip()[0] for cut in [*cuts, *stage.rest()] if cut.first]
+    assert begun == ["a", "d", "."]
+
+
+def test_the_prompt_may_open_a_channel_before_any_text() -> None:
+    stage = Channels("think")
+    stage.open(REASONING)
+    out = run(stage, answer("\nOkay.\n</think>\n\nHi"))
+    assert out == [(REASONING, "Okay."), (ANSWER, "Hi")]
 
 
 @pytest.mark.parametrize("size", [1, 200_000])

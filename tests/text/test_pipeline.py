@@ -4,7 +4,7 @@ import pytest
 
 from bourn.text.pipeline import Pipeline
 from bourn.types import Channel, Delta, Piece, TokenLogprob, ToolDelta
-from tests.text.cutting import ANSWER, REASONING, TOOL
+from tests.text.cutting import ANSWER, REASONING, TOOL, sized
 
 A, B, C, D = (TokenLogprob(name, -1.0) for name in "abcd")
 
@@ -129,6 +129,56 @@ def test_a_tool_delta_after_a_stop_is_dropped() -> None:
         pipeline = Pipeline((stop,), "think")
         assert pipeline.feed(Piece(given, tool=ToolDelta(0))) == [Delta("a ")]
         assert pipeline.stopped == stop
+
+
+CALL = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
+
+
+def test_calls_are_read_between_channels_and_stops() -> None:
+    pipeline = Pipeline(("END", "a"), "think", calls="hermes")
+    deltas = fed(
+        pipeline, [*tokens_of("So:\n", *CALL[:-12]), Piece("</tool_call>Hm. EN", tokens=2)]
+    )
+    assert deltas[0] == Delta("So:\n", tokens=1, logprobs=(entry("So:\n"),))
+    first, *others = [delta.tool for delta in deltas if delta.tool]
+    assert (first.index, first.name, first.arguments) == (0, "f", "{")
+    assert first.id
+    assert "".join(tool.arguments for tool in others) == '"a": 1}'
+    assert "".join(names(deltas)) == "So:\n" + CALL[:-12]
+    assert deltas[-1] == Delta("Hm. ", tokens=3, logprobs=(entry("}"),))
+    assert pipeline.called
+    assert pipeline.flush() == [Delta("EN")]
+
+
+def test_a_block_that_is_never_closed_ends_where_the_next_begins() -> None:
+    pipeline = Pipeline((), "think", calls="hermes")
+    deltas = fed(pipeline, [Piece(CALL.replace("}}", "}") + CALL)])
+    deltas += fed(pipeline, [Piece("<tool_call>{oops</tool_call><tool_call>{x</tool_call>Hm.")])
+    told = [(d.tool.index, d.tool.arguments) if d.tool else d.text for d in deltas]
+    assert told == [(0, '{"a": 1}'), (1, '{"a": 1}'), "\n{oops", "\n{x", "Hm."]
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_a_call_after_a_stop_is_none(size: int) -> None:
+    pipeline = Pipeline(("END",), "think", calls="hermes")
+    deltas = fed(pipeline, [Piece(text) for text in sized(f"a END{CALL}<tool_call>{{", size)])
+    assert "".join(delta.text for delta in [*deltas, *pipeline.flush()]) == "a "
+    assert not any(delta.tool for delta in deltas)
+    assert not pipeline.called
+
+
+def test_without_a_notation_calls_stay_text() -> None:
+    pipeline = Pipeline((), "think")
+    (delta,) = fed(pipeline, [Piece(CALL)])
+    assert (delta.channel, delta.tool, delta.text[:8]) == (TOOL, None, '{"name":')
+    assert not pipeline.called
+
+
+def test_text_that_the_engine_labels_as_calls_is_read_too() -> None:
+    pipeline = Pipeline(calls="hermes")
+    deltas = fed(pipeline, [Piece("Well. "), Piece('{"name": "f"}', TOOL), Piece("{", TOOL)])
+    assert [delta.text or (delta.tool and delta.tool.name) for delta in deltas] == ["Well. ", "f"]
+    assert pipeline.flush() == [Delta("{", TOOL)]
 
 
 def test_entries_come_with_their_text() -> None:

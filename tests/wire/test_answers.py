@@ -161,6 +161,24 @@ def test_content_is_null_where_there_are_only_calls() -> None:
     assert whole_answer(CHAT, [Choice()], Usage())["choices"][0]["message"]["content"] == ""
 
 
+def test_a_call_that_could_not_be_read_is_content_streamed_or_not() -> None:
+    events: list[Event] = [
+        Delta("hm", Channel.REASONING),
+        Delta("Sure: "),
+        Delta('{"name": ', Channel.TOOL),
+        Delta("or not."),
+    ]
+    choice = Choice()
+    for event in events:
+        assert isinstance(event, Delta)
+        choice.take(event)
+    for head, key in ((CHAT, "content"), (TEXT, "text")):
+        made = [chunk["choices"][0] for chunk in written(head, events)]
+        streamed = "".join(each.get("delta", each).get(key, "") for each in made)
+        (whole,) = whole_answer(head, [choice], Usage())["choices"]
+        assert streamed == whole.get("message", whole)[key] == 'Sure: {"name": or not.'
+
+
 @pytest.mark.parametrize(
     ("error", "code", "status"),
     [

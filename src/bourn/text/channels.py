@@ -24,11 +24,16 @@ __all__ = ["FAMILIES", "Channels", "Cut", "family_of", "opened_by"]
 
 
 class Cut(NamedTuple):
-    """A stretch of one channel. `end`: how many characters of the raw text lie before its end."""
+    """A stretch of one channel.
+
+    end: how many characters of the raw text lie before its end. first: it begins a block, after a
+    mark; the newline that joins it to an earlier block is in its text.
+    """
 
     channel: Channel
     text: str
     end: int
+    first: bool = False
 
 
 class Channels:
@@ -49,19 +54,23 @@ class Channels:
         self._fed = 0
         self._blank = 0  # newlines held at the end, which belong to a mark if one comes now
         self._spoken: set[Channel] = set()
-        self._enter(opened)
-        self._fresh = opened is not Channel.ANSWER
+        self.open(opened)
 
     @property
     def held(self) -> str:
         """The end of the raw text that may yet become a mark, or part of its setting."""
         return "\n" * self._blank + self._matcher.held
 
+    def open(self, channel: Channel) -> None:
+        """The prompt has opened this channel. To be called before any text."""
+        self._enter(channel)
+        self._fresh = channel is not Channel.ANSWER
+
     def feed(self, span: Span) -> list[Span]:
-        return [Span(channel, text) for channel, text, _ in self.cut(span)]
+        return [Span(cut.channel, cut.text) for cut in self.cut(span)]
 
     def flush(self) -> list[Span]:
-        return [Span(channel, text) for channel, text, _ in self.rest()]
+        return [Span(cut.channel, cut.text) for cut in self.rest()]
 
     def cut(self, span: Span) -> list[Cut]:
         """As `feed`, with the places in the raw text."""
@@ -111,6 +120,6 @@ class Channels:
             return []
         if self._fresh and channel is not Channel.ANSWER and channel in self._spoken:
             text = "\n" + text
-        self._fresh = False
+        first, self._fresh = self._fresh, False
         self._spoken.add(channel)
-        return [Cut(channel, text, end)]
+        return [Cut(channel, text, end, first)]

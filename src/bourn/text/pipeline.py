@@ -1,4 +1,4 @@
-"""The way of one choice's text, from an engine's pieces to deltas: channels ▸ stop strings.
+"""The way of one choice's text, from an engine's pieces to deltas: channels ▸ calls ▸ stop strings.
 
 Knows neither engines nor readers. A later stage (a guard, structured segments) is one filter more.
 """
@@ -8,18 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from bourn.text.calls import Part, calls_in
 from bourn.text.channels import Channels, Cut
 from bourn.text.riders import Riders
 from bourn.text.span import Filter, Span
 from bourn.text.stops import StopStrings
-from bourn.types import Channel, Delta, Piece, TokenLogprob, ToolDelta
+from bourn.types import Channel, Delta, Piece, TokenLogprob
 
 
 class Pipeline:
     """One per choice. Every token is counted on exactly one delta, and no delta is empty.
 
     stop: texts that end the answer. channels: the family of marks in the raw text, None where the
-    engine has told the channels apart. opened: the channel that the prompt has opened.
+    engine has told the channels apart. calls: the notation of tool calls in the text of the tool
+    channel, None where it is to stay text. opened: the channel that the prompt has opened.
 
     Log probabilities come with the text that their token begins in, in order. Those of tokens that
     begin inside a stop string are dropped. Where some are left at the end and no text to go with,
@@ -31,13 +33,16 @@ class Pipeline:
         stop: tuple[str, ...] = (),
         channels: str | None = None,
         *,
+        calls: str | None = None,
         opened: Channel = Channel.ANSWER,
     ) -> None:
         self._channels = Channels(channels, opened=opened) if channels is not None else None
+        self._calls = calls_in(calls)
         self._stops = StopStrings(stop)
         self._filters: tuple[Filter, ...] = (self._stops,) if stop else ()
         self._riders = Riders()
-        self._plain = channels is None and not stop  # nothing to look for, until entries come
+        # nothing to look for, until entries come
+        self._plain = channels is None and calls is None and not stop
         self._fed = 0
         self._choice = 0
 
@@ -47,9 +52,19 @@ class Pipeline:
         return self._stops.matched
 
     @property
+    def called(self) -> bool:
+        """Whether a tool call is whole, of those that were read here."""
+        return self._calls.whole > 0
+
+    @property
     def pending_tokens(self) -> int:
         """Tokens that no delta has counted yet."""
         return self._riders.tokens
+
+    def open(self, channel: Channel) -> None:
+        """The prompt has opened this channel. To be called before any text."""
+        if self._channels is not None:
+            self._channels.open(channel)
 
     def feed(self, piece: Piece) -> list[Delta]:
         """What is certain now."""
@@ -64,8 +79,8 @@ class Pipeline:
         deltas = []
         if piece.text:
             deltas = self._deltas(self._cut(Span(piece.channel, piece.text)))
-        if piece.tool is not None:
-            deltas += self._tool(piece.tool)
+        if piece.tool is not None:  # an engine that reads calls itself: it ends what was begun
+            deltas += self._rest() + self._parts([Part(tool=piece.tool)])
         if self.stopped is not None:
             return self._with(deltas, self._riders.decided())
         return deltas
@@ -75,7 +90,7 @@ class Pipeline:
 
         A stop string may be found in it.
         """
-        deltas = self._deltas(self._rest())
+        deltas = self._rest()
         for number, stage in enumerate(self._filters, start=1):
             deltas += self._sent(_through(self._filters[number:], stage.flush()))
         left = self._riders.rest() if self.stopped is None else self._riders.decided()
@@ -87,21 +102,30 @@ class Pipeline:
         self._fed += len(span.text)
         return [Cut(span.channel, span.text, self._fed)]
 
-    def _rest(self) -> list[Cut]:
-        return self._channels.rest() if self._channels is not None else []
+    def _rest(self) -> list[Delta]:
+        """What the channels and the calls hold."""
+        deltas = self._deltas(self._channels.rest()) if self._channels is not None else []
+        return deltas + self._parts(self._calls.end())
 
     def _deltas(self, cuts: Iterable[Cut]) -> list[Delta]:
         deltas = []
         for cut in cuts:
             self._riders.label(cut)
-            deltas += self._sent(_through(self._filters, [Span(cut.channel, cut.text)]))
+            if cut.first or cut.channel is not Channel.TOOL:
+                deltas += self._parts(self._calls.end())
+            if cut.channel is not Channel.TOOL:
+                deltas += self._sent(_through(self._filters, [Span(cut.channel, cut.text)]))
+            elif self.stopped is None:
+                deltas += self._parts(self._calls.feed(cut.text))
         return deltas
 
-    def _tool(self, tool: ToolDelta) -> list[Delta]:
-        """A part of a tool call that the engine has parsed: it ends a mark that was begun."""
-        deltas = self._deltas(self._rest())
-        if self.stopped is None:
-            deltas.append(replace(self._delta(Span(Channel.TOOL, "")), tool=tool))
+    def _parts(self, parts: Iterable[Part]) -> list[Delta]:
+        deltas = []
+        for text, tool in parts:
+            if tool is None:
+                deltas += self._sent(_through(self._filters, [Span(Channel.TOOL, text)]))
+            elif self.stopped is None:
+                deltas.append(replace(self._delta(Span(Channel.TOOL, "")), tool=tool))
         return deltas
 
     def _sent(self, spans: Iterable[Span]) -> list[Delta]:

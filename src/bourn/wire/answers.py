@@ -132,7 +132,7 @@ def _tool_part(part: ToolDelta) -> dict[str, Any]:
 def _whole_choice(head: Head, index: int, choice: Choice) -> dict[str, Any]:
     logprobs = _logprobs(choice.logprobs, chat=head.chat) if choice.logprobs else None
     reason = choice.finish_reason and choice.finish_reason.value
-    said = {"message": _message(choice)} if head.chat else {"text": choice.text}
+    said = {"message": _message(choice)} if head.chat else {"text": choice.content}
     return {"index": index, **said, "logprobs": logprobs, "finish_reason": reason}
 
 
@@ -140,7 +140,7 @@ def _message(choice: Choice) -> dict[str, Any]:
     calls = choice.tool_calls
     told: dict[str, Any] = {
         "role": "assistant",
-        "content": None if calls and not choice.text else choice.text,
+        "content": None if calls and not choice.content else choice.content,
     }
     if choice.reasoning:
         told["reasoning_content"] = choice.reasoning

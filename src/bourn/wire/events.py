@@ -92,17 +92,18 @@ def _delta(delta: Delta) -> dict[str, Any]:
     if delta.tool is not None:
         told["tool"] = asdict(delta.tool)
     if delta.logprobs:
-        told["logprobs"] = [_logprob(entry) for entry in delta.logprobs]
+        told["logprobs"] = [logprob_object(entry) for entry in delta.logprobs]
     return _with_choice(told, delta.choice)
 
 
-def _logprob(entry: TokenLogprob) -> dict[str, Any]:
+def logprob_object(entry: TokenLogprob) -> dict[str, Any]:
+    """A token, with the alternatives to it as `top` where there are some."""
     told: dict[str, Any] = {
         "token": entry.token,
         "logprob": entry.logprob,
         "bytes": list(entry.bytes),
     }
-    return told | ({"top": [_logprob(other) for other in entry.top]} if entry.top else {})
+    return told | ({"top": [logprob_object(other) for other in entry.top]} if entry.top else {})
 
 
 def _end(done: Done) -> dict[str, Any]:
