@@ -17,6 +17,7 @@ from bourn.errors import SettingsError
 from bourn.settings import Settings, flag, read, variable
 from bourn.types import DEFAULT_MAX_NEW_TOKENS, DEFAULT_SAMPLING, Sampling
 
+SETTINGS = [field for field in fields(Settings) if field.name != "called_for"]
 MANUAL = (Path(__file__).parents[1] / "docs" / "settings.md").read_text(encoding="utf-8")
 
 
@@ -102,6 +103,11 @@ def test_a_list_of_stops_that_is_none_is_refused(config: Path, text: str) -> Non
         ("BOURN_LLAMA_SERVER", "~nobody-of-that-name/x", "a path"),
         ("BOURN_KEEP_ALIVE", "5 minutes", "5m"),
         ("BOURN_KEEP_ALIVE", "-1", "0 is off"),
+        ("BOURN_DTYPE", "bf16", "one of auto, float32, bfloat16, float16"),
+        ("BOURN_DEVICE", "gpu", "cuda:1"),
+        ("BOURN_DEVICE", "cuda:x", "cuda:1"),
+        ("BOURN_QUANTIZATION", "awq", "one of 4bit, 8bit"),
+        ("BOURN_TRUST_REMOTE_CODE", "some", "true or false"),
     ],
 )
 def test_a_wrong_variable_is_named(config: Path, key: str, text: str, hint: str) -> None:
@@ -144,6 +150,8 @@ def test_a_time_is_seconds_or_has_a_unit(config: Path, text: str, seconds: float
         'llama_server = ""',
         "min_p = 7",
         "system = ['a']",
+        "dtype = 16",
+        "device = 0",
     ],
 )
 def test_a_wrong_value_in_the_file_is_named(config: Path, line: str) -> None:
@@ -152,6 +160,18 @@ def test_a_wrong_value_in_the_file_is_named(config: Path, line: str) -> None:
     assert line.split(maxsplit=1)[0] in str(error)
     assert str(config) in str(error)
     assert error.hint.startswith("give ")
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:0", "cuda:11", "mps"])
+def test_devices(config: Path, device: str) -> None:
+    assert load(config, {"BOURN_DEVICE": device}).device == device
+
+
+def test_what_was_called_for_is_what_flags_said(config: Path) -> None:
+    config.write_text('dtype = "float32"')
+    settings = load(config, {"BOURN_SEED": "1"}, device="cpu", window=None, stop=[])
+    assert (settings.dtype, settings.seed, settings.device) == ("float32", 1, "cpu")
+    assert settings.called_for == {"device"}
 
 
 def test_a_wrong_flag_is_named_as_a_flag(config: Path) -> None:
@@ -279,10 +299,10 @@ def manual_rows() -> dict[str, tuple[str, str, str]]:
 
 
 def test_the_manual_has_every_setting_in_order() -> None:
-    assert list(manual_rows()) == [field.name for field in fields(Settings)]
+    assert list(manual_rows()) == [field.name for field in SETTINGS]
 
 
-@pytest.mark.parametrize("field", fields(Settings), ids=lambda field: field.name)
+@pytest.mark.parametrize("field", SETTINGS, ids=lambda field: field.name)
 def test_the_manual_tells_each_setting_truly(field: Field[object]) -> None:
     name = field.name
     flags, key, default = manual_rows()[name]

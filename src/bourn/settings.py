@@ -29,7 +29,13 @@ class Settings:
     temperature … seed: as in `Sampling`. window: tokens of prompt and answer together, None the
     model's own. slots: requests served at once. threads: of the CPU.
     chat_template: a name or a file. llama_server: the user's own build. keep_alive: seconds that a
-    local model stays loaded after its use, 0 not at all. api_key: for an endpoint.
+    local model stays loaded after its use, 0 not at all. dtype, device, quantization: of a
+    checkpoint's weights. trust_remote_code: run Python code that comes with a checkpoint.
+    compile: a checkpoint's model, which takes a while and makes it quicker then. api_key: for an
+    endpoint.
+
+    called_for: those that flags or arguments said, for this very model. What it cannot honour of
+    these is refused; the others are standing wishes, for the models that they fit.
     """
 
     model: str = "smollm2"
@@ -51,7 +57,13 @@ class Settings:
     chat_template: str | None = None
     llama_server: Path | None = None
     keep_alive: float | None = None
+    dtype: str | None = None
+    device: str | None = None
+    quantization: str | None = None
+    trust_remote_code: bool = False
+    compile: bool = False
     api_key: str | None = field(default=None, repr=False)
+    called_for: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
     @property
     def sampling(self) -> Sampling:
@@ -74,8 +86,15 @@ class Settings:
         Raises:
             SettingsError: a value or a name is wrong, there or in the file; says where.
         """
-        said = _from_file(config_file, environ) | _from_environment(environ) | _from_flags(flags)
-        return cls(**said)  # type: ignore[arg-type]  # each was checked by its reader
+        near = _from_flags(flags)
+        said = _from_file(config_file, environ) | _from_environment(environ) | near
+        called_for = frozenset(near)
+        return cls(**said, called_for=called_for)  # type: ignore[arg-type]  # readers checked them
+
+
+def given(flags: Mapping[str, object]) -> dict[str, object]:
+    """Those flags that were said: None, or an empty `stop`, was not."""
+    return {name: value for name, value in flags.items() if value not in (None, (), [])}
 
 
 def read(name: str, text: str) -> object:
@@ -92,9 +111,9 @@ def read(name: str, text: str) -> object:
 
 
 def _from_flags(flags: Mapping[str, object]) -> dict[str, object]:
-    given = {name: value for name, value in flags.items() if value not in (None, (), [])}
-    _refuse_unknown(given, "the flags")
-    return {name: _checked(name, value, flag(name)) for name, value in given.items()}
+    said = given(flags)
+    _refuse_unknown(said, "the flags")
+    return {name: _checked(name, value, flag(name)) for name, value in said.items()}
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
@@ -260,6 +279,23 @@ def _duration(_: str, value: object) -> float:
     raise _Wrong("seconds, or a time such as 90s, 5m or 1h; 0 is off")
 
 
+def _one_of(*names: str) -> _Reader:
+    def read(_: str, value: object) -> str:
+        if value not in names:
+            raise _Wrong(f"one of {', '.join(names)}")
+        return str(value)
+
+    return read
+
+
+def _device(_: str, value: object) -> str:
+    import re  # rarely needed
+
+    if not isinstance(value, str) or not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", value, re.ASCII):
+        raise _Wrong("auto, cpu, cuda, mps, or one of several, as in cuda:1")
+    return value
+
+
 def _switch(_: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise _Wrong("true or false")
@@ -316,6 +352,11 @@ _READERS: Mapping[str, _Reader] = {
     "chat_template": _text,
     "llama_server": _path,
     "keep_alive": _duration,
+    "dtype": _one_of("auto", "float32", "bfloat16", "float16"),
+    "device": _device,
+    "quantization": _one_of("4bit", "8bit"),
+    "trust_remote_code": _switch,
+    "compile": _switch,
     "api_key": _text,
 }
 

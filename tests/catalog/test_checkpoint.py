@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bourn.catalog.checkpoint import CheckpointFacts, is_checkpoint, read, size
+from bourn.catalog.checkpoint import CheckpointFacts, is_checkpoint, is_whole, read, size
 from bourn.errors import LoadFailed
 from tests.support.checkpoint_writer import write_checkpoint
 
@@ -62,3 +62,39 @@ def test_templates_of_their_own_file(tmp_path: Path) -> None:
     assert not read(folder).chat_template
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     assert read(folder).chat_template
+
+
+def test_pickled_weights_are_told_with_how_to_convert_them(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path)
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    assert is_checkpoint(folder)
+    with pytest.raises(LoadFailed, match="pickled files only") as caught:
+        read(folder)
+    assert f"save_pretrained({str(folder)!r})" in caught.value.hint
+
+
+def test_no_weights_at_all_are_told(tmp_path: Path) -> None:
+    (write_checkpoint(tmp_path) / "model.safetensors").unlink()
+    with pytest.raises(LoadFailed, match="has no weights"):
+        read(tmp_path)
+
+
+def test_what_is_whole(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path)
+    assert is_whole(folder)
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": "model-00001-of-00001.safetensors"}}))
+    assert not is_whole(folder)
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
+    assert is_whole(folder)
+    (folder / "config.json").write_text("{")
+    assert not is_whole(folder)
+
+
+def test_with_code_it_is_whole_once_the_files_that_it_names_are_there(tmp_path: Path) -> None:
+    code = {"AutoModelForCausalLM": "modeling_m.M", "AutoConfig": "org/other--configuration_m.C"}
+    folder = write_checkpoint(tmp_path, {"auto_map": code})
+    assert is_whole(folder)
+    assert not is_whole(folder, code=True)
+    (folder / "modeling_m.py").write_text("")
+    assert is_whole(folder, code=True)

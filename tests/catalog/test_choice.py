@@ -1,10 +1,19 @@
-"""Which of several GGUF files is meant."""
+"""Which of several GGUF files is meant, and which files of a checkpoint are wanted."""
 
 from __future__ import annotations
 
 import pytest
 
-from bourn.catalog.choice import PREFERRED, choose, models, parts, quantisation
+from bourn.catalog.choice import (
+    INDEX,
+    PREFERRED,
+    choose,
+    companions,
+    models,
+    parts,
+    quantisation,
+    weights,
+)
 from bourn.errors import ModelNotFound
 
 REPO = ["README.md", "config.json", *(f"M-7B-{q}.gguf" for q in ("Q2_K", "Q4_K_M", "Q8_0", "f16"))]
@@ -98,3 +107,55 @@ def test_missing_parts_are_named() -> None:
         choose(["a-00001-of-00003.gguf", "a-00003-of-00003.gguf"], None, "org/m")
     assert "a-00001" in str(caught.value)
     assert caught.value.hint
+
+
+# -- checkpoints -----------------------------------------------------------------------------------
+
+BESIDE = [
+    "additional_chat_templates/rag.jinja",
+    "chat_template.jinja",
+    "config.json",
+    "generation_config.json",
+    "merges.txt",
+    "tekken.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.txt",
+]
+UNWANTED = [
+    "LICENSE.txt",
+    "README.md",
+    "consolidated.safetensors",
+    "model.fp16.safetensors",
+    "onnx/config.json",
+    "original/consolidated.00.pth",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+    "training_args.bin",
+]
+CHECKPOINT = [*BESIDE, *UNWANTED, "modeling_m.py", "model.safetensors"]
+
+
+def test_whole_weights_are_one_file_and_never_pickled() -> None:
+    assert weights(CHECKPOINT) == ["model.safetensors"]
+    assert weights(["config.json", "pytorch_model.bin", "consolidated.safetensors"]) == []
+
+
+def test_split_weights_are_those_of_the_index() -> None:
+    shards = [f"model-0000{part}-of-00002.safetensors" for part in (1, 2)]
+    others = ["consolidated-00001-of-00002.safetensors", "old/model-00001-of-00002.safetensors"]
+    assert weights([INDEX, *others, *shards]) == shards
+
+
+def test_beside_the_weights_are_configuration_tokenizer_and_templates() -> None:
+    assert companions(CHECKPOINT) == BESIDE
+
+
+def test_python_files_are_wanted_only_where_somebody_says_so() -> None:
+    told = companions(CHECKPOINT, code=True)
+    assert set(told) - set(BESIDE) == {"modeling_m.py"}
+
+
+def test_the_index_comes_with_what_is_beside() -> None:
+    assert companions([INDEX, "model-00001-of-00001.safetensors"]) == [INDEX]

@@ -9,7 +9,7 @@ from struct import pack
 
 import pytest
 
-from bourn.catalog.gguf import QUANTISATIONS, GgufFacts, read, sampling_of
+from bourn.catalog.gguf import QUANTISATIONS, GgufFacts, metadata, read, sampling_of
 from bourn.errors import LoadFailed
 from bourn.types import Sampling
 from tests.support.gguf_writer import CHATML, TINY, Tensor, Value, gguf_bytes, write_gguf
@@ -198,3 +198,35 @@ def test_a_claim_far_beyond_the_file_costs_nothing(tmp_path: Path) -> None:
         file.truncate(1 << 33)  # 8 GiB that take no room
     with pytest.raises(LoadFailed, match="damaged"):
         read(path)
+
+
+def test_any_of_its_metadata(tmp_path: Path) -> None:
+    said: dict[str, Value] = {
+        "tokenizer.ggml.add_bos_token": True,
+        "tokenizer.ggml.token_type": [3, 3, 1],
+        "general.sampling.temp": 0.5,
+    }
+    path = write_gguf(tmp_path / "tiny.gguf", said)
+    wanted = {*said, "general.name", "tokenizer.ggml.tokens", "no.such.key"}
+    assert metadata(path, wanted) == said | {
+        "general.name": "Tiny",
+        "tokenizer.ggml.tokens": ["<s>", "</s>", "a"],
+    }
+    assert metadata(path, ()) == {}
+
+
+@pytest.mark.parametrize("length", [3, 30, 200, 400])
+def test_metadata_of_a_damaged_file(tmp_path: Path, length: int) -> None:
+    path = tmp_path / "bad.gguf"
+    path.write_bytes(gguf_bytes()[:length])
+    with pytest.raises(LoadFailed, match=r"bad\.gguf"):
+        metadata(path, {"tokenizer.ggml.tokens"})
+
+
+def test_an_array_that_claims_too_much_or_is_of_no_known_kind(tmp_path: Path) -> None:
+    path = tmp_path / "bad.gguf"
+    head = b"GGUF" + pack("<IQQ", 3, 0, 1) + pack("<Q", 1) + b"k" + pack("<I", 9)
+    for array, said in ((pack("<IQ", 4, 1 << 40), "claims"), (pack("<IQ", 77, 1), "unknown kind")):
+        path.write_bytes(head + array + bytes(64))
+        with pytest.raises(LoadFailed, match=said):
+            metadata(path, {"k"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -24,10 +25,26 @@ from tests.support.fake_hub import COMMIT, FakeHub, fake_hub
 from tests.support.gguf_writer import gguf_bytes, write_gguf
 
 MODEL = gguf_bytes()
+SHARDS = [f"model-0000{part}-of-00002.safetensors" for part in (1, 2)]
 FILES = {
     "org/m-GGUF": {"README.md": b"hi", "m-Q4_K_M.gguf": MODEL, "m-Q8_0.gguf": MODEL + bytes(32)},
     "org/split": {f"m-0000{part}-of-00002.gguf": MODEL + bytes(part) for part in (1, 2)},
-    "org/weights": {"config.json": b"{}", "model.safetensors": b"-"},
+    "org/weights": {
+        "README.md": b"hi",
+        "config.json": b'{"auto_map": {"AutoConfig": "configuration_m.C"}}',
+        "configuration_m.py": b"print('ran')",
+        "tokenizer.json": b"{}",
+        "model.safetensors": b"-",
+        "pytorch_model.bin": b"pickled",
+    },
+    "org/shards": {
+        "config.json": b"{}",
+        "model.safetensors.index.json": json.dumps(
+            {"weight_map": {"a": SHARDS[0], "b": SHARDS[1]}}
+        ).encode(),
+        **dict.fromkeys(SHARDS, b"-"),
+    },
+    "org/pickled": {"config.json": b"{}", "pytorch_model.bin": b"pickled"},
 }
 
 
@@ -158,6 +175,59 @@ def test_a_revision_is_asked_for(hub: FakeHub, tmp_path: Path) -> None:
     assert all("v1" in line for line in hub.asked)
 
 
+def fetched(hub: FakeHub) -> set[str]:
+    """The files that were fetched, by name."""
+    return {line.rpartition("/")[2] for line in hub.asked if line.startswith("GET /org")}
+
+
+def test_a_checkpoint_is_fetched_without_what_can_run(hub: FakeHub, tmp_path: Path) -> None:
+    folder = fetch(name("org/weights"), tmp_path, {"HF_ENDPOINT": hub.url})
+    assert fetched(hub) == {"config.json", "tokenizer.json", "model.safetensors"}
+    assert {file.name for file in folder.iterdir()} == fetched(hub)
+    assert cached(name("org/weights"), tmp_path) == folder
+
+
+def test_its_python_files_come_when_they_are_asked_for(hub: FakeHub, tmp_path: Path) -> None:
+    environ = {"HF_ENDPOINT": hub.url}
+    folder = fetch(name("org/weights"), tmp_path, environ)
+    assert cached(name("org/weights"), tmp_path, code=True) is None
+    assert fetch(name("org/weights"), tmp_path, environ, code=True) == folder
+    assert (folder / "configuration_m.py").exists()
+    assert cached(name("org/weights"), tmp_path, code=True) == folder
+
+
+def test_a_split_checkpoint_is_whole_once_all_of_it_is_there(hub: FakeHub, tmp_path: Path) -> None:
+    hub.refusals[SHARDS[1]] = (403, "GatedRepo")
+    assert isinstance(refused(hub, "org/shards", tmp_path), Unauthorized)
+    assert cached(name("org/shards"), tmp_path) is None
+    hub.refusals.clear()
+    folder = fetch(name("org/shards"), tmp_path, {"HF_ENDPOINT": hub.url})
+    assert cached(name("org/shards"), tmp_path) == folder
+    assert all((folder / shard).exists() for shard in SHARDS)
+
+
+def test_pickled_weights_are_not_fetched(hub: FakeHub, tmp_path: Path) -> None:
+    error = refused(hub, "org/pickled", tmp_path)
+    assert isinstance(error, ModelNotFound)
+    assert "neither GGUF files nor safetensors" in str(error)
+    assert "org/pickled-GGUF" in error.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_is_not_fetched_where_it_could_not_be_loaded(
+    hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    error = refused(hub, "org/weights", tmp_path)
+    assert isinstance(error, LoadFailed)
+    assert error.hint == "pip install 'bourn[hf]'"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_quantisation_is_one_of_gguf_files(hub: FakeHub, tmp_path: Path) -> None:
+    assert "no GGUF file" in str(refused(hub, "org/weights:Q4_K_M", tmp_path))
+
+
 def refused(hub: FakeHub, wanted: str, cache: Path) -> BournError:
     with pytest.raises(BournError) as caught:
         fetch(name(wanted), cache, {"HF_ENDPOINT": hub.url})
@@ -179,13 +249,6 @@ def test_a_file_that_is_not_there_lists_what_is(hub: FakeHub, tmp_path: Path) ->
 
 def test_a_name_that_the_hub_would_not_take(hub: FakeHub, tmp_path: Path) -> None:
     assert "no name of a repository" in str(refused(hub, "org/a--b", tmp_path))
-
-
-def test_a_checkpoint_on_the_hub_is_not_fetched(hub: FakeHub, tmp_path: Path) -> None:
-    error = refused(hub, "org/weights", tmp_path)
-    assert isinstance(error, ModelNotFound)
-    assert "org/weights-GGUF" in error.hint
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

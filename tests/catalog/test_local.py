@@ -130,6 +130,8 @@ def test_broken_models_are_listed_with_their_faults(tmp_path: Path) -> None:
     write_gguf(hub / "eyes.gguf", {"general.type": "mmproj"})
     write_gguf(hub / "half-00001-of-00002.gguf")
     (write_checkpoint(hub_snapshot(tmp_path, "org/broken")) / "config.json").write_text("{")
+    pickled = write_checkpoint(hub_snapshot(tmp_path, "org/pickled"))
+    (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
     store = tmp_path / ".ollama" / "models"
     write_manifest(store, "registry.ollama.ai/library/cloud/latest", {"layers": []})
     write_model(store, "registry.ollama.ai/library/lost/latest").unlink()
@@ -143,6 +145,7 @@ def test_broken_models_are_listed_with_their_faults(tmp_path: Path) -> None:
         "org/bad:eyes.gguf": "a part of a model",
         "org/bad:half-00001-of-00002.gguf": "half-00002-of-00002.gguf",
         "org/broken": "damaged",
+        "org/pickled": "pickled files only",
         "ollama:cloud:latest": "no GGUF file",
         "ollama:lost:latest": "No such file",
     }

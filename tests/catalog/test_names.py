@@ -178,6 +178,17 @@ def test_a_cached_model_needs_no_network(name: str, environ: dict[str, str]) -> 
     assert (model.path, model.name) == (path, "m-GGUF")
 
 
+def test_a_checkpoint_on_the_hub(environ: dict[str, str]) -> None:
+    files = {"config.json": b"{}", "model.safetensors": b"-", "code.py": b""}
+    with fake_hub({"org/m": files}) as hub:
+        environ |= {"HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": ""}
+        model = resolve("org/m", environ=environ)
+        assert isinstance(model, Checkpoint)
+        assert model.name == "m"
+        assert not (model.folder / "code.py").exists()
+    assert resolve("hf:org/m", environ=environ, download=False) == model
+
+
 def test_a_folder_that_is_there_goes_before_the_hub(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

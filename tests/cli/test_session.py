@@ -322,6 +322,14 @@ def test_another_model_goes_on_with_the_conversation() -> None:
         assert second.sent[0] == ("user", "one")
 
 
+def test_what_was_said_of_the_first_model_does_not_hold_for_another() -> None:
+    said = Settings(trust_remote_code=True, threads=2, called_for=frozenset({"threads"}))
+    with talking(Says(), Says(), settings=said) as session:
+        session.switch("1")
+        assert not session.settings.trust_remote_code
+        assert (session.settings.threads, session.settings.called_for) == (2, frozenset())
+
+
 def test_a_model_that_cannot_be_loaded_leaves_the_one_before() -> None:
     with talking(Says(name="first")) as session:
         with pytest.raises(ModelNotFound):

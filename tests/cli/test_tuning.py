@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,18 @@ def test_what_is_kept_can_be_read_back() -> None:
     )
     again = Settings.load(resumed(kept(settings), {}), environ={}, config_file=Path("/dev/null"))
     assert again == Settings(model="m", temperature=0.0, stop=("a", "b"), seed=0, cpu_only=True)
+
+
+def test_how_a_checkpoint_is_loaded_is_kept_but_for_trust_in_its_code() -> None:
+    settings = Settings(dtype="float32", device="cuda:1", quantization="8bit")
+    told = kept(replace(settings, trust_remote_code=True, compile=True))
+    assert told == {
+        "model": "smollm2",
+        "dtype": "float32",
+        "device": "cuda:1",
+        "quantization": "8bit",
+    }
+    assert resumed(told, {"model": "b"}) == {"model": "b", "device": "cuda:1"}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bourn.catalog.choice import INDEX
 from bourn.errors import LoadFailed
 
 
@@ -25,18 +26,40 @@ def is_checkpoint(folder: Path) -> bool:
     return (folder / "config.json").is_file() and any(file.exists() for file in weights)
 
 
+def is_whole(folder: Path, *, code: bool = False) -> bool:
+    """Whether all that bourn loads of it is there. code: Python files that it names, too."""
+    if not is_checkpoint(folder):
+        return False
+    try:
+        config = configuration(folder)
+        check_weights(folder)
+    except LoadFailed:
+        return False
+    return not code or all((folder / file).exists() for file in _code(config))
+
+
+def _code(config: Mapping[str, object]) -> list[str]:
+    """The Python files of its own that a configuration names; `org/name--` is elsewhere."""
+    named = [name for name in _mapping(config.get("auto_map")).values() if isinstance(name, str)]
+    return [f"{name.rpartition('.')[0]}.py" for name in named if "--" not in name]
+
+
 def read(folder: Path) -> CheckpointFacts:
     """The facts in a checkpoint's folder.
 
     Raises:
-        LoadFailed: its configuration is damaged, or weights are missing.
+        LoadFailed: its configuration is damaged, or weights are missing, or pickled only.
     """
-    config = _json(folder / "config.json")
-    _check_weights(folder)
+    config = configuration(folder)
+    check_weights(folder)
     text = _mapping(config.get("text_config")) or config
     window = text.get("max_position_embeddings") or text.get("n_positions")
-    method = _mapping(config.get("quantization_config")).get("quant_method")
-    stored = method or text.get("dtype") or text.get("torch_dtype") or config.get("torch_dtype")
+    stored = (
+        quantised(config)
+        or text.get("dtype")
+        or text.get("torch_dtype")
+        or config.get("torch_dtype")
+    )
     return CheckpointFacts(
         window=window if isinstance(window, int) else None,
         quantisation=stored if isinstance(stored, str) else None,
@@ -44,21 +67,52 @@ def read(folder: Path) -> CheckpointFacts:
     )
 
 
+def configuration(folder: Path) -> Mapping[str, object]:
+    """Its `config.json`.
+
+    Raises:
+        LoadFailed: it is damaged, or not there.
+    """
+    return _json(folder / "config.json")
+
+
+def quantised(config: Mapping[str, object]) -> str | None:
+    """How the weights of this configuration are quantised, "awq"; None where they are not."""
+    method = _mapping(config.get("quantization_config")).get("quant_method")
+    return str(method) if method else None
+
+
 def size(folder: Path) -> int:
     """Bytes of all its files."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
-def _check_weights(folder: Path) -> None:
-    index = folder / "model.safetensors.index.json"
-    if not index.is_file():
-        return
-    shards = set(map(str, _mapping(_json(index).get("weight_map")).values()))
-    if missing := sorted(shard for shard in shards if not (folder / shard).exists()):
-        raise LoadFailed(
-            f"{folder} lacks {', '.join(missing[:3])}{', …' if missing[3:] else ''}",
-            hint="download it again, to its end",
-        )
+def check_weights(folder: Path) -> None:
+    """See that its weights are there, by the names of the files.
+
+    Raises:
+        LoadFailed: some are missing; or they are pickled only, which runs code when it is read.
+    """
+    if (folder / INDEX).is_file():
+        shards = set(map(str, _mapping(_json(folder / INDEX).get("weight_map")).values()))
+        if missing := sorted(shard for shard in shards if not (folder / shard).exists()):
+            raise LoadFailed(
+                f"{folder} lacks {', '.join(missing[:3])}{', …' if missing[3:] else ''}",
+                hint="download it again, to its end",
+            )
+    elif not any(file.exists() for file in folder.glob("*.safetensors")):
+        raise _without_weights(folder)
+
+
+def _without_weights(folder: Path) -> LoadFailed:
+    if not any(next(folder.glob(pattern), None) for pattern in ("*.bin", "*.pt", "*.pth")):
+        return LoadFailed(f"{folder} has no weights", hint="download it again, to its end")
+    where = repr(str(folder))
+    return LoadFailed(
+        f"{folder} has its weights in pickled files only, and reading those can run code",
+        hint='where you trust it, convert it once: python -c "from transformers import '
+        f'AutoModelForCausalLM as M; M.from_pretrained({where}).save_pretrained({where})"',
+    )
 
 
 def _has_template(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Which GGUF files belong together, and which of several is meant. By names alone, no I/O."""
+"""Which files of a repository are a model, and which of several is meant. By names, no I/O."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ _PREFERRED = """
 PREFERRED = tuple(_PREFERRED.split())
 """Quantisations by preference where nobody says which: small and good before large and better."""
 
+INDEX = "model.safetensors.index.json"
+"""What tells which tensor of a split checkpoint is in which file."""
+
 _SHOWN = 20
 
 _PART = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})\.gguf", re.IGNORECASE)
@@ -21,6 +24,12 @@ _QUANTISATION = re.compile(
     r"(?:^|[-._/])((?:IQ|TQ|Q)\d(?:_[A-Z0-9]+)*|BF16|FP?16|FP?32|(?:MX|NV)FP4(?:_MOE)?)(?=[-._/]|$)",
     re.IGNORECASE,
 )
+_SHARD = re.compile(r"(?!consolidated)[^/]+-\d{5}-of-\d{5}\.safetensors")
+_BESIDE = re.compile(
+    r"(?!pytorch_model)[^/]+\.(?:json|jinja|model|tiktoken)|merges\.txt|vocab\.txt"
+    r"|additional_chat_templates/[^/]+\.jinja"
+)
+_CODE = re.compile(r"[^/]+\.py")
 _COMPANION = re.compile(r"(?:^|[-._/])(?:mmproj|imatrix)", re.IGNORECASE)
 
 
@@ -66,6 +75,29 @@ def choose(
             hint="all parts of a split model must lie in the same folder",
         )
     return chosen
+
+
+# -- checkpoints -----------------------------------------------------------------------------------
+
+
+def weights(names: Iterable[str]) -> list[str]:
+    """The files of a checkpoint's weights, safetensors only; none where it has others or none."""
+    there = sorted(names)
+    if INDEX in there:
+        return [name for name in there if _SHARD.fullmatch(name)]
+    return [name for name in there if name == "model.safetensors"]
+
+
+def companions(names: Iterable[str], *, code: bool = False) -> list[str]:
+    """What a checkpoint has beside its weights: configuration, tokenizer, templates.
+
+    code: its Python files too.
+    """
+    wanted = (_BESIDE, _CODE) if code else (_BESIDE,)
+    return [name for name in sorted(names) if any(each.fullmatch(name) for each in wanted)]
+
+
+# -- which GGUF file is meant ----------------------------------------------------------------------
 
 
 def _is_meant(name: str, pick: str) -> bool:

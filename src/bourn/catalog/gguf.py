@@ -7,7 +7,8 @@ It knows the file format and nothing of engines. Whatever the bytes are, the out
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
@@ -48,15 +49,44 @@ class GgufFacts:
         return None if self.kind == "model" else f"it is a part of a model only ({self.kind})"
 
 
+Value = str | float | list[str] | list[float]
+"""Of a key in the header."""
+
+
 def read(path: Path) -> GgufFacts:
     """The facts in the header of a GGUF file.
 
     Raises:
         LoadFailed: it is no GGUF file, or a damaged one; says in what way.
     """
+    with _opened(path) as header:
+        return _facts(header)
+
+
+def metadata(path: Path, keys: Container[str]) -> dict[str, Value]:
+    """What the header says under these keys, arrays too; a vocabulary takes its time and memory.
+
+    Raises:
+        LoadFailed: as `read`.
+    """
+    with _opened(path) as header:
+        _check_magic(header)
+        header.count(_U64, _MOST_TENSORS, "tensors")
+        told = {}
+        for _ in range(header.count(_U64, _MOST_KEYS, "keys")):
+            key, kind = header.text(_LONGEST_NAME), int(header.number(_U32))
+            array = kind == _ARRAY and key in keys
+            value = _array(header) if array else _value(header, kind, wanted=key in keys)
+            if value is not None and key in keys:
+                told[key] = value
+        return told
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[_Header]:
     try:
         with path.open("rb") as file:
-            return _facts(_Header(file, path.stat().st_size))
+            yield _Header(file, path.stat().st_size)
     except _Fault as fault:
         raise LoadFailed(f"{path} {fault}", hint=fault.hint) from None
     except OSError as error:
@@ -210,6 +240,16 @@ def _value(header: _Header, kind: int, *, wanted: bool) -> _Value | None:
         return header.text(_LONGEST_TEXT)
     header.skip_texts(1)
     return None
+
+
+def _array(header: _Header) -> list[str] | list[float]:
+    kind = int(header.number(_U32))
+    count = header.count(_U64, _MOST_ITEMS, "items in an array")
+    if kind == _STRING:
+        return [header.text(_LONGEST_TEXT) for _ in range(count)]
+    if kind not in _NUMBERS:
+        raise _Fault(f"is damaged: it has an array of the unknown kind {kind}")
+    return [header.number(_NUMBERS[kind]) for _ in range(count)]
 
 
 def _skip_array(header: _Header) -> None:

@@ -7,14 +7,15 @@ network. The library fetches; it is asked so that an unreachable hub is told in 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from bourn.catalog.checkpoint import is_checkpoint
-from bourn.catalog.choice import choose
+from bourn.catalog.checkpoint import is_whole
+from bourn.catalog.choice import choose, companions, weights
+from bourn.catalog.packages import check_installed
 from bourn.catalog.places import files, folders
 from bourn.errors import (
     BournError,
@@ -83,8 +84,10 @@ def snapshots(cache: Path) -> Iterator[Snapshot]:
             yield Snapshot("/".join(words), revision, snapshot)
 
 
-def cached(wanted: HubName, cache: Path) -> Path | None:
+def cached(wanted: HubName, cache: Path, *, code: bool = False) -> Path | None:
     """A GGUF file (the first part) or a checkpoint's folder; None where the cache has neither.
+
+    code: a checkpoint's own Python code is wanted too, where it has any.
 
     Raises:
         ModelNotFound: the cache has the repository, but not, or not clearly, the file wanted.
@@ -95,7 +98,7 @@ def cached(wanted: HubName, cache: Path) -> Path | None:
     snapshot = Snapshot(wanted.repo, wanted.revision, folder)
     if names := snapshot.files():
         return folder / choose(names, wanted.pick, wanted.repo)[0]
-    return folder if is_checkpoint(folder) and wanted.pick is None else None
+    return folder if wanted.pick is None and is_whole(folder, code=code) else None
 
 
 def _snapshot_folder(wanted: HubName, cache: Path) -> Path | None:
@@ -118,8 +121,8 @@ def _ref(repo: Path, revision: str) -> str | None:
 # -- fetching --------------------------------------------------------------------------------------
 
 
-def fetch(wanted: HubName, cache: Path, environ: Mapping[str, str]) -> Path:
-    """A GGUF file (the first part), fetched into the cache, with progress on a terminal.
+def fetch(wanted: HubName, cache: Path, environ: Mapping[str, str], *, code: bool = False) -> Path:
+    """What `cached` gives, fetched into the cache, with progress on a terminal.
 
     Raises:
         ModelNotFound, Unauthorized, RateLimited, ConnectionFailed, LoadFailed: with what to do.
@@ -133,26 +136,42 @@ def fetch(wanted: HubName, cache: Path, environ: Mapping[str, str]) -> Path:
         # asked first, and once: the library tries a download six times, for 23 seconds
         info = hub.model_info(wanted.repo, revision=wanted.revision, timeout=TIMEOUT)
         names = [file.rfilename for file in info.siblings or ()]
-        paths = [
-            hub.hf_hub_download(
+
+        def get(name: str) -> Path:
+            path = hub.hf_hub_download(
                 wanted.repo,
                 name,
                 revision=wanted.revision,
                 cache_dir=cache,
                 etag_timeout=TIMEOUT,
             )
-            for name in _chosen(names, wanted)
-        ]
-    return Path(paths[0])
+            return Path(path)
+
+        if _is_checkpoint(names) and wanted.pick is None:
+            return _fetched_checkpoint(wanted, names, get, code=code)
+        paths = [get(name) for name in choose(names, wanted.pick, wanted.repo)]
+    return paths[0]
 
 
-def _chosen(names: list[str], wanted: HubName) -> tuple[str, ...]:
-    if "config.json" in names and not any(name.endswith(".gguf") for name in names):
+def _is_checkpoint(names: list[str]) -> bool:
+    return "config.json" in names and not any(name.endswith(".gguf") for name in names)
+
+
+def _fetched_checkpoint(
+    wanted: HubName, names: list[str], get: Callable[[str], Path], *, code: bool
+) -> Path:
+    """Its folder. The weights come last, so that what was broken off is not taken for whole."""
+    check_installed()
+    tensors = weights(names)
+    if not tensors:
         raise ModelNotFound(
-            f"{wanted.repo} on the hub has no GGUF file; it is a checkpoint for transformers",
-            hint=f"look for GGUF files of it, as in {wanted.repo}-GGUF",
+            f"{wanted.repo} on the hub has neither GGUF files nor safetensors",
+            hint=f"look for another repository of it, as in {wanted.repo}-GGUF",
         )
-    return choose(names, wanted.pick, wanted.repo)
+    folders = {get(name).parent for name in (*companions(names, code=code), *tensors)}
+    if len(folders) > 1:
+        raise ConnectionFailed(f"{wanted.repo} changed while it was fetched", hint="try again")
+    return folders.pop()
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 smollm2                     the default: an installed package, or else the hub
 model.gguf, folder/         what is on this disk; it goes before the hub
-org/name[:which][@revision] on the hub, `which` being a file or a quantisation; also hf:org/name
+org/name[:which][@revision] on the hub, `which` being a GGUF file or a quantisation; or hf:org/name
 https://host/v1#model, unix:/path.sock#model, openai:model      a server
 ollama:model[:tag]          Ollama's server; the file in its store where the server is not up
 lmstudio:publisher/model    a file that LM Studio has downloaded
@@ -45,24 +45,32 @@ _FORMS = (
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """This machine, and whether something may be downloaded to it."""
+    """This machine, and whether something may be downloaded to it; code: Python files too."""
 
     environ: Mapping[str, str]
     places: Places
     download: bool
+    code: bool
 
 
-def resolve(name: str, *, environ: Mapping[str, str] = os.environ, download: bool = True) -> Source:
+def resolve(
+    name: str,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    download: bool = True,
+    code: bool = False,
+) -> Source:
     """What a model's name stands for. May download it, showing progress on a terminal.
 
-    download: False looks only at what is on this machine.
+    download: False looks only at what is on this machine. code: of a checkpoint on the hub its
+    Python files too.
 
     Raises:
         ModelNotFound: there is no such model, or several may be meant.
         LoadFailed: it is here, but damaged.
         ConnectionFailed, Unauthorized, RateLimited: the hub cannot be reached, or refuses.
     """
-    here = Here(environ, Places.of(environ), download)
+    here = Here(environ, Places.of(environ), download, code)
     scheme, colon, rest = name.partition(":")
     if colon and scheme in _SCHEMES:
         return _SCHEMES[scheme](rest, here)
@@ -145,14 +153,14 @@ def _cached_or_fetched(wanted: HubName, here: Here) -> Path:
     """From the cache without any network; from the hub where the cache does not have it."""
     lacking = ""
     try:
-        if path := hub.cached(wanted, here.places.hub):
+        if path := hub.cached(wanted, here.places.hub, code=here.code):
             return path
     except ModelNotFound as error:
         lacking = f"; in the cache {error}"
     if not here.download:
         raise ModelNotFound(f"{wanted.repo} is not on this machine{lacking}", hint=hub.ELSEWHERE)
     try:
-        return hub.fetch(wanted, here.places.hub, here.environ)
+        return hub.fetch(wanted, here.places.hub, here.environ, code=here.code)
     except ConnectionFailed as error:
         raise ConnectionFailed(f"{error}{lacking}", hint=error.hint) from error
 

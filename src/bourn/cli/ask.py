@@ -23,12 +23,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened(engine: Engine, settings: Settings) -> Iterator[Model]:
-    """The model, once it is ready."""
+def opened(engine: Engine, settings: Settings, status: Status) -> Iterator[Model]:
+    """The model, once it is ready. status: where the engine tells how far it is, if it does."""
     from bourn import aio
     from bourn.sync import Model
 
-    status = Status()
     named = "the model" if "://" in settings.model else settings.model  # a URL may hold a secret
     status.show(f"loading {named} …")
     with Model(aio.Model(engine, settings)) as model:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import statistics
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
@@ -35,8 +35,7 @@ def bench(
     """Measure how fast a model streams here."""
     with exit_codes():
         counts = _counts(streams)
-        flags = options.flags(locals()) | {"slots": max(counts)}
-        settings = Settings.load(flags)
+        settings = replace(Settings.load(options.flags(locals())), slots=max(counts))
         measured = asyncio.run(_measure(settings, counts, rounds, max_new_tokens, as_json=as_json))
         if not as_json:
             for count in counts:

@@ -54,6 +54,11 @@ def chat(
     cpu_only: options.CpuOnly = None,
     llama_server: options.LlamaServer = None,
     keep_alive: options.KeepAlive = None,
+    dtype: options.Dtype = None,
+    device: options.Device = None,
+    quantization: options.Quantization = None,
+    trust_remote_code: options.TrustRemoteCode = None,
+    compile: options.Compile = None,  # noqa: A002 (as the flag is called)
     first: First = None,
     fold_system: FoldSystem = False,
     plain: Plain = False,

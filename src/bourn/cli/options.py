@@ -39,13 +39,38 @@ CpuOnly = Annotated[
     bool | None, Option("--cpu-only", help="Leave a GPU alone.", show_default=False)
 ]
 LlamaServer = Annotated[
-    Path | None, Option(metavar="PATH", help="Your own build of llama-server, for a local model.")
+    Path | None, Option(metavar="PATH", help="Your own build of llama-server, for a GGUF file.")
 ]
 KeepAlive = Annotated[
     str | None,
     Option(
         metavar="TIME",
-        help="Keep a local model loaded for so long, for the next run: 90, 5m, 1h; 0 is off.",
+        help="Keep a GGUF file loaded for so long, for the next run: 90, 5m, 1h; 0 is off.",
+    ),
+]
+Dtype = Annotated[
+    str | None,
+    Option(metavar="DTYPE", help="Of a checkpoint's weights: auto, float32, bfloat16, float16."),
+]
+Device = Annotated[
+    str | None, Option(metavar="DEVICE", help="For a checkpoint: auto, cpu, cuda, cuda:1, mps.")
+]
+Quantization = Annotated[
+    str | None,
+    Option(metavar="4bit|8bit", help="Make a checkpoint smaller while loading (bitsandbytes)."),
+]
+TrustRemoteCode = Annotated[
+    bool | None,
+    Option(
+        "--trust-remote-code",
+        help="Run Python code that comes with a checkpoint, with all your rights.",
+        show_default=False,
+    ),
+]
+Compile = Annotated[
+    bool | None,
+    Option(
+        "--compile", help="Compile a checkpoint: slower to begin, then faster.", show_default=False
     ),
 ]
 Stats = Annotated[bool, Option("--stats", help="Say how fast it was, on stderr.")]

@@ -41,6 +41,11 @@ def run(
     cpu_only: options.CpuOnly = None,
     llama_server: options.LlamaServer = None,
     keep_alive: options.KeepAlive = None,
+    dtype: options.Dtype = None,
+    device: options.Device = None,
+    quantization: options.Quantization = None,
+    trust_remote_code: options.TrustRemoteCode = None,
+    compile: options.Compile = None,  # noqa: A002 (as the flag is called)
     stats: options.Stats = False,
     as_json: Annotated[bool, Option("--json", help="One event a line, as JSON.")] = False,
     output: Annotated[
@@ -54,9 +59,10 @@ def run(
     flags = options.flags(locals())
     with exit_codes():
         settings = Settings.load(flags)
-        engine = engine_for(settings)  # a local model begins to load while the rest is read
+        status = Status()
+        engine = engine_for(settings, status.loading)  # which may begin while the rest is read
         asked = _asked(prompt or [])
-        with opened(engine, settings) as loaded, _out(output) as out:
+        with opened(engine, settings, status) as loaded, _out(output) as out:
             writer = _writer(out, as_json=as_json, no_stream=no_stream)
             interrupted = _answer(loaded.stream(asked, raw=raw), writer, stats=stats)
         if interrupted:

@@ -100,7 +100,13 @@ class Session:
 
     def switch(self, name: str) -> None:
         """Go on with another model. Raises what `engine_for` and `Engine.start` raise."""
-        settings = replace(self.settings, model=name, chat_template=None)  # it has one of its own
+        settings = replace(
+            self.settings,
+            model=name,
+            chat_template=None,  # it has one of its own
+            trust_remote_code=False,  # which was said of the one before
+            called_for=frozenset(),
+        )
         self.hold(self._load(to_load(settings)))
         self.settings = settings
 

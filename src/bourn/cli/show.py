@@ -95,6 +95,11 @@ class Status:
             self._write("\r" + " " * len(self._shown) + "\r")
             self._shown = ""
 
+    def loading(self, done: int, total: int) -> None:
+        """Show how much of a model is loaded, while somebody waits for it. From any thread."""
+        if self._shown:
+            self.show(f"loading: {done / total:.0%} of the weights")
+
     def event(self, event: Event) -> None:
         """Show where a request stands that has no token yet."""
         match event:

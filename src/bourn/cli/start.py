@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,13 @@ from bourn.cli.keyboard import Keyboard
 from bourn.cli.neutral import neutral
 from bourn.cli.prompt import can_edit, prompt_for
 from bourn.cli.session import Session
-from bourn.cli.show import say
+from bourn.cli.show import Status, say
 from bourn.cli.talk import Looks, Talk
 from bourn.cli.tuning import resumed
 from bourn.conversations import Conversations
 from bourn.engines import engine_for
 from bourn.errors import InvalidRequest
-from bourn.settings import Settings
+from bourn.settings import Settings, given
 
 if TYPE_CHECKING:
     from bourn.sync import Model
@@ -47,6 +48,7 @@ def session(
     id_ = conversation or _last(store)
     chat = store.load(id_)
     settings = Settings.load(resumed(store.settings(id_), flags))
+    settings = replace(settings, called_for=frozenset(given(flags)))  # what was kept is not
     if flags["system"] is not None:
         chat = chat.with_system(flags["system"])
     return Session(settings, _loaded, chat=chat, id=id_, store=kept, fold_system=fold_system)
@@ -60,7 +62,8 @@ def _last(store: Conversations) -> str:
 
 
 def _loaded(settings: Settings) -> AbstractContextManager[Model]:
-    return opened(engine_for(settings), settings)
+    status = Status()
+    return opened(engine_for(settings, status.loading), settings, status)
 
 
 def talk(session: Session, looks: Looks, first: str | None, *, keep: bool) -> int:

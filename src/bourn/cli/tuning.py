@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from bourn.engines.base import ModelInfo
 from bourn.errors import InvalidRequest, UnsupportedField
-from bourn.settings import Settings, flag, read
+from bourn.settings import Settings, flag, given, read
 from bourn.types import DEFAULT_MAX_NEW_TOKENS, DEFAULT_SAMPLING, Sampling
 
 _DRAWING = tuple(each.name for each in fields(Sampling))
@@ -21,8 +21,8 @@ CHANGEABLE = (*_DRAWING, "max_new_tokens", "stop")
 _UNSAID: Mapping[str, Any] = dict.fromkeys(CHANGEABLE) | {"stop": ()}
 _ELSEWHERE = {"model": "say :model NAME", "system": "say :system TEXT"}
 
-_OF_THE_MODEL = ("chat_template", "window")
-_KEPT = (*_OF_THE_MODEL, "cpu_only", *CHANGEABLE)
+_OF_THE_MODEL = ("chat_template", "window", "dtype", "quantization")
+_KEPT = (*_OF_THE_MODEL, "cpu_only", "device", *CHANGEABLE)
 
 
 def changed(settings: Settings, name: str, text: str, info: ModelInfo) -> Settings:
@@ -81,10 +81,10 @@ def kept(settings: Settings) -> dict[str, object]:
 
 def resumed(kept: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
     """The flags, over what was kept; another model does not have the first one's template."""
-    given = {name: value for name, value in flags.items() if value not in (None, (), [])}
-    if "model" in given:
+    said = given(flags)
+    if "model" in said:
         kept = {name: value for name, value in kept.items() if name not in _OF_THE_MODEL}
-    return {**kept, **given}
+    return {**kept, **said}
 
 
 def lasting(name: str) -> str:

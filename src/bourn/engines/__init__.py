@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bourn.errors import LoadFailed
+from bourn.errors import SettingsError
 from bourn.settings import variable
 
 if TYPE_CHECKING:
-    from bourn.catalog import Gguf, Source
+    from bourn.catalog import Checkpoint, Gguf, Source
     from bourn.engines.base import Engine
     from bourn.settings import Settings
 
 
-def engine_for(settings: Settings) -> Engine:
-    """The engine of the model that the settings name. A local model begins to load at once.
+OnProgress = Callable[[int, int], object]
+"""Told how many of how many parts of a model are loaded, in the thread that loads it."""
+
+
+def engine_for(settings: Settings, on_progress: OnProgress | None = None) -> Engine:
+    """The engine of the model that the settings name. A GGUF file begins to load at once.
+
+    on_progress: called while weights are read, by the engines that can tell.
 
     Raises:
         BournError: what `resolve` and the engines' constructors raise.
     """
     from bourn.catalog import resolve
 
-    return engine_of(resolve(settings.model), settings)
+    source = resolve(settings.model, code=settings.trust_remote_code)
+    return engine_of(source, settings, on_progress)
 
 
-def engine_of(source: Source, settings: Settings) -> Engine:
+def engine_of(source: Source, settings: Settings, on_progress: OnProgress | None = None) -> Engine:
     """As `engine_for`, for a model that was found already."""
     from bourn import catalog
+    from bourn.engines.fit import check_fit
 
+    check_fit(source, settings)
     # its own keys go before BOURN_API_KEY at a provider: `Address.key` chooses among them
     said = None if settings.api_key == os.environ.get(variable("api_key")) else settings.api_key
     match source:
@@ -53,14 +63,12 @@ def engine_of(source: Source, settings: Settings) -> Engine:
 
             return scripted(source.spec)
         case catalog.Checkpoint():
-            raise LoadFailed(
-                f"{source.folder} is a Hugging Face checkpoint, and bourn has no engine for those",
-                hint="take a GGUF file of the model, or the URL of a server that runs it",
-            )
+            return _transformers(source, settings, on_progress)
 
 
 def _llamacpp(source: Gguf, settings: Settings) -> Engine:
     from bourn.catalog.templates import template
+    from bourn.engines.fit import device
     from bourn.engines.llamacpp import LlamaCpp
     from bourn.engines.resident import Sharing
 
@@ -70,7 +78,7 @@ def _llamacpp(source: Gguf, settings: Settings) -> Engine:
         window=settings.window,
         slots=settings.slots or 1,
         threads=settings.threads,
-        cpu_only=settings.cpu_only,
+        cpu_only=device(settings) == "cpu",
         chat_template=None if named is None else template(named),
         llama_server=settings.llama_server,
         defaults=source.facts.sampling,
@@ -81,3 +89,33 @@ def _llamacpp(source: Gguf, settings: Settings) -> Engine:
     )
     engine.spawn()
     return engine
+
+
+def _transformers(source: Checkpoint, settings: Settings, on_progress: OnProgress | None) -> Engine:
+    from functools import partial
+
+    from bourn.catalog.checkpoint import configuration, quantised
+    from bourn.catalog.packages import check_installed
+    from bourn.catalog.templates import template
+    from bourn.engines.fit import device
+    from bourn.engines.hf.engine import Transformers
+    from bourn.engines.hf.loading import load
+
+    check_installed()
+    if settings.compile:
+        raise SettingsError("no engine here compiles a model yet", hint="leave --compile out")
+    named, quantization = settings.chat_template, settings.quantization
+    if quantised(configuration(source.folder)) and "quantization" not in settings.called_for:
+        quantization = None  # a standing wish, and it is small already
+    wanted = partial(
+        load,
+        source.folder,
+        dtype=settings.dtype or "auto",
+        device=device(settings),
+        quantization=quantization,
+        chat_template=None if named is None else template(named),
+        trust_remote_code=settings.trust_remote_code,
+        threads=settings.threads,
+        on_progress=on_progress,
+    )
+    return Transformers(wanted, slots=settings.slots or 1, window=settings.window, name=source.name)

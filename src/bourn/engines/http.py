@@ -154,6 +154,23 @@ class Endpoint:
                 if self._pooled:
                     await _settle(parts)
 
+    @asynccontextmanager
+    async def exchange(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, root: bool = False
+    ) -> AsyncGenerator[httpx2.Response]:
+        """A response with its head, whatever its status: for whoever looks at the wire itself.
+
+        path: below the base URL, or below the server's root. Leaving early hangs up at once.
+
+        Raises:
+            BournError: the endpoint cannot be reached, or breaks off while it is read.
+        """
+        content = None if body is None else _written(body)
+        with self._mapped():
+            url = self._base(root=root) + path
+            async with self._client.stream(method, url, content=content) as response:
+                yield response
+
     def failure(self, status: int | None, told: str, after: float | None = None) -> BournError:
         """The error for what the server said, without our key in case that it repeats it."""
         if self._key:

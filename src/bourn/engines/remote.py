@@ -99,6 +99,11 @@ class Remote:
             raise EngineError(f"{self!r} is not started", hint="await start() first")
         return self._info
 
+    @property
+    def endpoint(self) -> Endpoint:
+        """The connection itself, for whoever looks at what goes over the wire."""
+        return self._connected()
+
     async def start(self) -> ModelInfo:
         """Find out what is there. Idempotent.
 

@@ -63,7 +63,7 @@ def assemble(loaded: Loaded, *, slots: int, window: int | None, name: str, outbo
     sampler = Sampler(vocabulary, vocabulary.size)
     if (why := slots_refusal(model)) is not None:
         notice = f"{name} is served one answer at a time: {why}"
-        logger.warning(notice)
+        logger.info(notice)
         info = replace(info, window=longest, slots=1, notice=notice)
         generating = Generating(model, sampler, told=outbox.send)
         return Parts(info, vocabulary, prompts, its_ends, outbox, generating, own)
