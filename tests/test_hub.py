@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from bourn.archive import Archive
 from bourn.engines.scripted import Script, Scripted
 from bourn.errors import EngineError, InvalidRequest, NotCached, QueueFull, UnsupportedField
 from bourn.hub import Hub
 from bourn.journal.memory import MemoryJournals
+from bourn.journal.shelf import Limits
 from bourn.stream import Reader
 from bourn.terms import CacheWish, Terms, Timeouts
 from bourn.types import (
@@ -35,7 +37,7 @@ from bourn.types import (
 ASK = Request(messages=(Message("user", "hello"),))
 
 
-def same(request: Request, info: object, terms: object) -> str:
+def same(asked: Request, request: Request, info: object, terms: object) -> str:
     return repr(request.messages)
 
 
@@ -214,6 +216,74 @@ async def test_an_answer_that_nobody_waits_for_any_more_is_not_shared() -> None:
     assert text(await everything(later)) == "ab"
 
 
+async def test_an_answer_that_is_there_is_given_again() -> None:
+    hub, engine = await hub_of(Script(["a", "b"]), key=same)
+    first = await everything(hub.open(ASK))
+    await asyncio.sleep(0.01)
+    again = hub.open(ASK)
+    assert again.origin == "hit"
+    assert await everything(again) == first
+    assert engine.started == 1
+    old = hub.open(ASK, Terms(cache=CacheWish(max_age=0.001)))
+    assert old.origin == "miss"
+    await everything(old)
+
+
+UNFIT = {
+    "cut by the limit": Script(["a", "b", "c"], finish=FinishReason.LENGTH),
+    "broken off": Script(["a", "b"], finish=None),
+    "failed": Script(["a", "b"], fail_at=1),
+    "empty": Script([]),
+}
+
+
+@pytest.mark.parametrize("script", UNFIT.values(), ids=UNFIT)
+async def test_an_answer_that_is_not_whole_is_given_to_nobody_else(script: Script) -> None:
+    journals = MemoryJournals()
+    hub, _ = await hub_of(script, key=same, archive=Archive(journals))
+    await everything(hub.open(ASK))
+    await asyncio.sleep(0.01)
+    assert hub.open(ASK).origin == "miss"
+    await hub.aclose()
+    assert len(journals) == 0
+
+
+async def test_an_answer_that_was_left_in_the_middle_is_not_kept() -> None:
+    hub, engine = await hub_of(Script(["x"] * 100, delay=0.001), key=same)
+    reader = hub.open(ASK)
+    await reader.next()
+    reader.leave()
+    await until(lambda: engine.started and not engine.running)
+    await asyncio.sleep(0.01)
+    assert hub.open(ASK).origin == "miss"
+    await hub.aclose()
+
+
+async def test_kept_answers_are_bounded() -> None:
+    journals = MemoryJournals()
+    archive = Archive(journals, Limits(count=3))
+    hub, _ = await hub_of(Script(["x"]), key=same, archive=archive)
+    asks = [Request(messages=(Message("user", f"{n}"),)) for n in range(5)]
+    for ask in asks:
+        await everything(hub.open(ask))
+    await asyncio.sleep(0.01)
+    assert len(journals) == 3
+    assert [hub.open(ask).origin for ask in reversed(asks)] == ["hit"] * 3 + ["miss"] * 2
+    await hub.aclose()
+
+
+async def test_when_there_is_no_room_nobody_is_promised_to_come_back() -> None:
+    hub, engine = await hub_of(
+        Script(["x"] * 1000, delay=0.001), archive=Archive(limits=Limits(count=1))
+    )
+    first, second = (hub.open(ASK, Terms(background=True)) for _ in range(2))
+    assert (first.resumable, second.resumable) == (True, False)
+    second.leave()
+    await until(lambda: engine.running == 1)
+    assert first.id in hub._seats
+    await hub.aclose()
+
+
 async def test_cache_wishes_are_kept() -> None:
     hub, _ = await hub_of(Script(["a", "b"], delay=0.002), key=same)
     with pytest.raises(NotCached):
@@ -321,12 +391,12 @@ async def test_cancel_by_name_is_idempotent_and_spares_strangers() -> None:
 
 
 async def test_journals_are_dropped_with_their_last_reader() -> None:
-    hub, _ = await hub_of(Script(["x"]))
+    journals = MemoryJournals()
+    hub, _ = await hub_of(Script(["x"]), archive=Archive(journals))
     for _ in range(5):
         await everything(hub.open(ASK))
     await asyncio.sleep(0.01)
-    assert isinstance(hub.journals, MemoryJournals)
-    assert len(hub.journals) == 0
+    assert len(journals) == 0
 
 
 async def test_choices_take_slots_and_end_one_by_one() -> None:
@@ -504,9 +574,11 @@ async def test_the_models_own_ends_stop_its_chats() -> None:
 
 
 async def test_two_hundred_streams_left_at_random_moments_leave_nothing_behind() -> None:
+    journals = MemoryJournals()
     hub, engine = await hub_of(
         Script([Piece("x", tokens=1)] * 50, delay=0.001, prompt_steps=5, prompt_delay=0.001),
         slots=4,
+        archive=Archive(journals),
     )
 
     async def leave_after(moments: int) -> None:
@@ -520,5 +592,4 @@ async def test_two_hundred_streams_left_at_random_moments_leave_nothing_behind()
     await until(lambda: engine.running == 0 and hub.live == 0)
     await asyncio.sleep(0.01)
     assert len(asyncio.all_tasks()) == 1
-    assert isinstance(hub.journals, MemoryJournals)
-    assert len(hub.journals) == 0
+    assert len(journals) == 0

@@ -11,6 +11,9 @@ SOURCE = Path(__file__).parents[1] / "src" / "bourn"
 
 LAYERS = [
     "errors",
+    "values",
+    "error_values",
+    "databases",
     "types",
     "messages",
     "settings",
@@ -22,13 +25,22 @@ LAYERS = [
     "wire",
     "engines",
     "admission",
+    "terms",
+    "archive",
+    "sharing",
+    "choices",
+    "generation",
     "hub",
     "asking",
     "chat",
     "conversations",
     "aio",
     "sync",
+    "history",
+    "server",
+    "batch",
     "bench",
+    "doctor",
     "cli",
 ]
 

@@ -20,26 +20,40 @@ from bourn.journal.base import Journal
 from bourn.metrics import Recorder
 from bourn.stream import Origin, Reader
 from bourn.terms import Terms, Timeouts
-from bourn.types import Done, Event, Queued, Request, Started, State, text_of
+from bourn.types import (
+    Delta,
+    Done,
+    Event,
+    Finished,
+    FinishReason,
+    Queued,
+    Request,
+    Started,
+    State,
+    text_of,
+)
 
 
 class Seat:
-    """One client's claim on a generation, by an id that nobody else knows.
+    """One client's claim on an answer, by an id that nobody else knows.
 
+    generation: what makes it; None where it was made before.
     patience: seconds without a connection after which it is given up. give_up: called once then;
     whether the generation ends by it.
     """
 
     def __init__(
         self,
-        generation: Generation,
+        journal: Journal,
         terms: Terms,
         *,
         patience: float,
         give_up: Callable[[Seat], bool],
         origin: Origin = "miss",
+        generation: Generation | None = None,
     ) -> None:
-        self.id = f"{generation.journal.id}.{secrets.token_urlsafe(8)}"
+        self.id = f"{journal.id}.{secrets.token_urlsafe(8)}"
+        self.journal = journal
         self.generation = generation
         self.terms = terms
         self.origin = origin
@@ -53,7 +67,7 @@ class Seat:
         """One reader more, who has seen the events up to number `after`."""
         self._wait_no_more()
         reader = Reader(
-            self.generation.journal,
+            self.journal,
             after=after,
             detach=self._detach,
             id=self.id,
@@ -101,8 +115,10 @@ class Generation:
     def __init__(self, journal: Journal, request: Request, timeouts: Timeouts) -> None:
         self.journal = journal
         self.request = request
-        self.seats: dict[str, Seat] = {}
+        self.seats: set[Seat] = set()
         self.done: Done | None = None
+        self.reasons: list[FinishReason] = []
+        self.empty = True
         self.recorder = Recorder()
         self._timeouts = timeouts
         self._task: asyncio.Task[None] | None = None
@@ -120,7 +136,7 @@ class Generation:
             if self._task is not None:
                 self._task.cancel()
 
-    async def run(self, engine: Engine, info: ModelInfo, ticket: Ticket) -> None:
+    async def run(self, engine: Engine, info: ModelInfo, ticket: Ticket) -> Done:
         """From its place in the queue to its `Done`. It raises nothing: readers are told."""
         state: State = "complete"
         error: BaseException | None = None
@@ -139,8 +155,9 @@ class Generation:
             ticket.leave()
         if self._cancelled and error is None:
             state = "cancelled"
-        self.done = Done(state, self.recorder.usage, self.recorder.metrics(), error)
-        await self.journal.append(self.done)
+        done = self.done = Done(state, self.recorder.usage, self.recorder.metrics(), error)
+        await self.journal.append(done)
+        return done
 
     async def _admit(self, ticket: Ticket) -> None:
         waited = self._timeouts.queue
@@ -183,9 +200,17 @@ class Generation:
 
     async def _tell(self, events: list[Event]) -> None:
         if events:
+            self._note(events)
             await self.journal.append(*events)
             if self.recorder.waits_for_text and any(map(text_of, events)):
                 self.recorder.text()
+
+    def _note(self, events: list[Event]) -> None:
+        for event in events:
+            if isinstance(event, Finished):
+                self.reasons.append(event.reason)
+            elif isinstance(event, Delta) and (event.text or event.tool):
+                self.empty = False
 
 
 @asynccontextmanager

@@ -14,11 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 from bourn.admission import Admission, Ticket
+from bourn.archive import Archive
 from bourn.engines.base import Engine, ModelInfo, check
 from bourn.errors import NotCached, StreamClosed
 from bourn.generation import Generation, Seat
-from bourn.journal.base import Journals
-from bourn.journal.memory import MemoryJournals
+from bourn.journal.base import Journal
+from bourn.sharing import Key
 from bourn.stream import Origin, Reader
 from bourn.terms import Terms
 from bourn.types import DEFAULT_SAMPLING, Request, Sampling
@@ -26,16 +27,14 @@ from bourn.types import DEFAULT_SAMPLING, Request, Sampling
 ABANDONED = 600.0
 """Seconds that a `background` answer goes on, and then stays, while nobody reads it."""
 
-Key = Callable[[Request, ModelInfo, Terms], str | None]
-"""What is the same for requests that one answer will do for; None where each wants its own."""
-
 
 class Hub:
     """Opens streams on one engine. Lives in one event loop; not to be shared between threads.
 
     sampling: the user's own settings, between the request's and the model's.
     queue_limit: how many requests may wait for a slot.
-    key: tells which requests may share an answer; None shares none.
+    archive: where answers are kept; hubs may share one. key: tells which requests may share an
+    answer; None shares none.
     on_end: called with each generation that has ended.
     """
 
@@ -44,19 +43,20 @@ class Hub:
         engine: Engine,
         *,
         sampling: Sampling = Sampling(),  # noqa: B008 (frozen)
-        journals: Journals | None = None,
+        archive: Archive | None = None,
         queue_limit: int = 256,
         key: Key | None = None,
         on_end: Callable[[Generation], object] | None = None,
     ) -> None:
         self.engine = engine
         self.sampling = sampling
-        self.journals: Journals = journals or MemoryJournals()
+        self.archive = archive or Archive()
         self.queue_limit = queue_limit
         self.loop = asyncio.get_running_loop()
         self._key = key
         self._on_end = on_end
-        self._generations: dict[str, Generation] = {}
+        self._generations: set[Generation] = set()
+        self._seats: dict[str, Seat] = {}
         self._shared: dict[str, Generation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._info: ModelInfo | None = None
@@ -97,22 +97,13 @@ class Hub:
             QueueFull: too many are waiting.
             NotCached: only an answer that is there was wanted.
         """
-        request = self._resolve(request)
-        key = self._key(request, self.info, terms) if self._key else None
-        if key is not None and terms.cache.read and (found := self._found(key)):
-            return self._seat(found, terms, "shared" if found.live else "hit").attach()
+        asked, request = request, self._resolve(request)
+        key = self._key(asked, request, self.info, terms) if self._key else None
+        if key is not None and terms.cache.read and (seat := self._seat_at_known(key, terms)):
+            return seat.attach()
         if terms.cache.only:
             raise NotCached("this answer is not there", hint="ask without `only-if-cached`")
-        ticket = self._admission.enter(request.n, terms.owner)
-        generation = Generation(
-            self.journals.create(secrets.token_urlsafe(16)), request, terms.timeouts
-        )
-        self._generations[generation.journal.id] = generation
-        if key is not None and terms.cache.write:
-            self._shared[key] = generation
-        reader = self._seat(generation, terms, "miss").attach()
-        self._spawn(self._make(generation, ticket, key))
-        return reader
+        return self._begin(request, key if terms.cache.write else None, terms).attach()
 
     def attach(self, id: str, *, after: int = 0, owner: str = "") -> Reader:  # noqa: A002
         """A further reader for a seat that is not given up, from event number `after + 1`.
@@ -124,61 +115,98 @@ class Hub:
 
     def cancel(self, id: str, *, owner: str = "") -> bool:  # noqa: A002
         """Give a seat up; whether there was one. The last one ends the generation. Idempotent."""
-        try:
-            self._seat_of(id, owner).cancel()
-        except KeyError:
+        seat = self._seats.get(id)
+        if seat is None or seat.terms.owner != owner:
             return False
+        seat.cancel()
         return True
 
     async def aclose(self) -> None:
         """Cancel every generation, wait for their ends, and close the engine. Idempotent."""
-        for generation in list(self._generations.values()):
-            self._forget(generation)
+        for seat in list(self._seats.values()):
+            seat.cancel()
         if self._tasks:
             await asyncio.wait(set(self._tasks))
         await self.engine.aclose()
 
     # -- seats -------------------------------------------------------------------------------------
 
-    def _seat(self, generation: Generation, terms: Terms, origin: Origin) -> Seat:
+    def _seat_at_known(self, key: str, terms: Terms) -> Seat | None:
+        """A seat at an answer that is there, or at one that is being made."""
+        making = self._shared.get(key)
+        if making is not None and making.live:
+            return self._seat(making.journal, terms, "shared", making)
+        journal = self.archive.find(key, terms.cache.max_age)
+        return None if journal is None else self._seat(journal, terms, "hit")
+
+    def _seat(
+        self, journal: Journal, terms: Terms, origin: Origin, generation: Generation | None = None
+    ) -> Seat:
         patience = ABANDONED if terms.background else terms.grace
-        seat = Seat(generation, terms, patience=patience, give_up=self._given_up, origin=origin)
-        generation.seats[seat.id] = seat
+        seat = Seat(
+            journal,
+            terms,
+            patience=patience,
+            give_up=self._given_up,
+            origin=origin,
+            generation=generation,
+        )
+        self._seats[seat.id] = seat
+        if generation is not None:
+            generation.seats.add(seat)
         return seat
 
     def _seat_of(self, id: str, owner: str) -> Seat:  # noqa: A002
-        seat = self._generations[id.partition(".")[0]].seats[id]
+        seat = self._seats.get(id)
+        if seat is None:
+            # from an earlier run, which only a store on disk remembers
+            journal = self.archive.recall(id.partition(".")[0], owner)
+            if journal is None:
+                raise KeyError(id)
+            return self._seat(journal, Terms(owner, background=True), "hit")
         if seat.terms.owner != owner:
             raise KeyError(id)
         return seat
 
     def _given_up(self, seat: Seat) -> bool:
+        del self._seats[seat.id]
         generation = seat.generation
-        del generation.seats[seat.id]
+        if generation is None:
+            return False
+        generation.seats.discard(seat)
         if generation.seats:
             return False
         live = generation.live
-        self._forget(generation)
+        generation.cancel()
+        if generation.done is not None:
+            self._spawn(self.archive.release(generation.journal))
         return live
-
-    def _found(self, key: str) -> Generation | None:
-        found = self._shared.get(key)
-        return found if found is not None and found.live else None
 
     # -- generations -------------------------------------------------------------------------------
 
+    def _begin(self, request: Request, key: str | None, terms: Terms) -> Seat:
+        if terms.resumable and not self.archive.room(terms.owner):
+            terms = replace(terms, grace=0.0, background=False)
+        ticket = self._admission.enter(request.n, terms.owner)
+        generation = Generation(self.archive.begin(terms, key), request, terms.timeouts)
+        self._generations.add(generation)
+        if key is not None:
+            self._shared[key] = generation
+        seat = self._seat(generation.journal, terms, "miss", generation)
+        self._spawn(self._make(generation, ticket, key))
+        return seat
+
     async def _make(self, generation: Generation, ticket: Ticket, key: str | None) -> None:
-        await generation.run(self.engine, self.info, ticket)
+        done = await generation.run(self.engine, self.info, ticket)
+        self._generations.discard(generation)
         if key is not None and self._shared.get(key) is generation:
             del self._shared[key]
+        reasons, empty = generation.reasons, generation.empty
+        await self.archive.ended(generation.journal, done.state, reasons, empty=empty)
+        if not generation.seats:
+            await self.archive.release(generation.journal)
         if self._on_end is not None:
             self._on_end(generation)
-
-    def _forget(self, generation: Generation) -> None:
-        """End it if it is still running, and drop its journal."""
-        if self._generations.pop(generation.journal.id, None) is not None:
-            generation.cancel()
-            self._spawn(self.journals.delete(generation.journal.id))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self.loop.create_task(work)
