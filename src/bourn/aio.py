@@ -22,7 +22,7 @@ from bourn.hub import Hub
 from bourn.settings import Settings
 from bourn.stream import Answer, Reader
 from bourn.terms import Terms
-from bourn.types import Event, text_of
+from bourn.types import Event, Request, text_of
 
 SNAPSHOT_INTERVAL = 0.05
 """Seconds between snapshots: 20 a second is all a screen needs."""
@@ -163,12 +163,17 @@ class Model:
             InvalidRequest: an option is unknown or wrong, or this engine cannot honour it.
             QueueFull: too many are waiting.
         """
-        request = request_for(asked, options, self.settings)
+        request = self.request(asked, options)
         return Stream(self.hub.open(request, Terms(grace=grace)), on_event)
+
+    def request(self, asked: Asked, options: Options) -> Request:
+        """What `stream` would send. Raises InvalidRequest."""
+        own = getattr(self._engine, "generation_config", None)
+        return request_for(asked, options, self.settings, own)
 
     async def count(self, asked: Asked, **options: Unpack[Options]) -> int | None:
         """How many tokens the prompt would be, template included; None where nobody can tell."""
-        return await self.hub.engine.count(request_for(asked, options, self.settings))
+        return await self.hub.engine.count(self.request(asked, options))
 
     async def aclose(self) -> None:
         """Cancel what runs, and give everything back. Idempotent."""

@@ -59,15 +59,17 @@ _HOOKS = ("logits_processor", "stopping_criteria")
 _SAMPLING = frozenset(field.name for field in fields(Sampling))
 
 
-def request_for(asked: Asked, options: Options, settings: Settings) -> Request:
+def request_for(asked: Asked, options: Options, settings: Settings, own: Any = None) -> Request:
     """The request that `asked` and `options` mean, above the user's own settings.
+
+    own: the model's own generation configuration of transformers, where it has one.
 
     Raises:
         InvalidRequest: an unknown option, or one of a wrong kind or size.
     """
     given: dict[str, Any] = dict(options)
     _refuse_unknown(given)
-    _unfold(given)
+    _unfold(given, own)
     stop = given.pop("stop", settings.stop)
     given["stop"] = (stop,) if isinstance(stop, str) else tuple(stop or ())
     given.setdefault("max_new_tokens", settings.max_new_tokens or DEFAULT_MAX_NEW_TOKENS)
@@ -83,13 +85,13 @@ def request_for(asked: Asked, options: Options, settings: Settings) -> Request:
     return Request(sampling=Sampling(**drawn), **given)
 
 
-def _unfold(given: dict[str, Any]) -> None:
+def _unfold(given: dict[str, Any], own: Any) -> None:
     """What is transformers' own: its configuration's fields, and hooks for the engine."""
     config = given.pop("generation_config", None)
     if config is not None:
         from bourn.engines.hf.generation_config import options_of  # only where it is used
 
-        said = options_of(config)
+        said = options_of(config, own)
         processors = [*said.pop("logits_processor", ()), *given.pop("logits_processor", ())]
         given |= {**said, **given, "logits_processor": processors}
     hooks = {name: tuple(given.pop(name, None) or ()) for name in _HOOKS}

@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from bourn import aio
 from bourn.aio import SNAPSHOT_INTERVAL
-from bourn.asking import Asked, Options, request_for
+from bourn.asking import Asked, Options
 from bourn.engines.base import ModelInfo
 from bourn.stream import Answer, Reader
 from bourn.terms import Terms
@@ -231,7 +231,7 @@ class Model:
             InvalidRequest: an option is unknown or wrong, or this engine cannot honour it.
             QueueFull: too many are waiting.
         """
-        request = request_for(asked, options, self._model.settings)
+        request = self._model.request(asked, options)
         return self._bridge.call(self._open(request, grace, on_event))
 
     async def _open(

@@ -196,6 +196,10 @@ def test_a_generation_config_is_taken(engine: bourn.Model) -> None:
     assert stream.read() == right(TEXT, 3)
     longer = engine.stream(TEXT, generation_config=config, max_new_tokens=5)
     assert longer.read() == right(TEXT, 5)
+    drawn = engine.stream(TEXT, generation_config=GenerationConfig(do_sample=True, temperature=9.0))
+    drawn.read()
+    assert drawn.sampling is not None
+    assert drawn.sampling.temperature == 9.0
     with pytest.raises(UnsupportedField, match="num_beams"):
         engine.stream(TEXT, generation_config=GenerationConfig(num_beams=3))
 

@@ -59,14 +59,15 @@ def assemble(loaded: Loaded, *, slots: int, window: int | None, name: str, outbo
         prefills=template is not None and prompts.prefills,
     )
     longest = window or stated_window(model.config) or UNSTATED
-    own = own_processors(model.generation_config)
+    config = model.generation_config
+    own = config, own_processors(config)
     sampler = Sampler(vocabulary, vocabulary.size)
     if (why := slots_refusal(model)) is not None:
         notice = f"{name} is served one answer at a time: {why}"
         logger.info(notice)
         info = replace(info, window=longest, slots=1, notice=notice)
         generating = Generating(model, sampler, told=outbox.send)
-        return Parts(info, vocabulary, prompts, its_ends, outbox, generating, own)
+        return Parts(info, vocabulary, prompts, its_ends, outbox, generating, *own)
     runner = Runner(model, slots=slots, window=longest)
     if window is None:
         device = model.get_input_embeddings().weight.device
@@ -75,7 +76,7 @@ def assemble(loaded: Loaded, *, slots: int, window: int | None, name: str, outbo
     logger.info("%d slots of %d tokens: %.1f GB of keys and values", slots, longest, taken / 1e9)
     info = replace(info, window=longest, slots=slots, kv_bytes=taken)
     batcher = Batcher(runner, sampler, slots=slots, told=outbox.send)
-    return Parts(info, vocabulary, prompts, its_ends, outbox, batcher, own)
+    return Parts(info, vocabulary, prompts, its_ends, outbox, batcher, *own)
 
 
 def stated_window(config: Any) -> int | None:

@@ -46,7 +46,8 @@ class Parts:
     ends: Ends
     outbox: Outbox
     backend: Backend
-    processors: tuple[Hook, ...] = ()  # what the model's own configuration forbids or forces
+    generation_config: Any
+    processors: tuple[Hook, ...]  # what that forbids or forces
 
 
 class Transformers:
@@ -66,6 +67,11 @@ class Transformers:
         self._parts: Parts | None = None
         self._starting = asyncio.Lock()
         self._closed = False
+
+    @property
+    def generation_config(self) -> Any:
+        """The model's own, of transformers; None before it is loaded."""
+        return self._parts and self._parts.generation_config
 
     async def start(self) -> ModelInfo:
         """Load it. Idempotent.
