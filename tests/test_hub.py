@@ -318,6 +318,15 @@ async def test_what_is_made_in_the_background_needs_no_reader() -> None:
         hub.attach(reader.id)
 
 
+async def test_who_comes_back_after_the_end_is_told_of_it() -> None:
+    hub, _ = await hub_of(Script(["a"]))
+    reader = hub.open(ASK, Terms(background=True))
+    seen = await everything(reader)
+    for after in (len(seen), len(seen) + 99):
+        assert await everything(hub.attach(reader.id, after=after)) == seen[-1:]
+    await hub.aclose()
+
+
 async def test_nobody_else_sees_an_answer() -> None:
     hub, _ = await hub_of(Script(["a"]))
     reader = hub.open(ASK, Terms(owner="anna", background=True))

@@ -63,9 +63,16 @@ class Seat:
         self._timer: asyncio.TimerHandle | None = None
         self._taken = True
 
+    @property
+    def readers(self) -> int:
+        """How many connections there are at this moment."""
+        return len(self._readers)
+
     def attach(self, after: int = 0) -> Reader:
-        """One reader more, who has seen the events up to number `after`."""
+        """One reader more, who has seen the events up to number `after`, the end not among them."""
         self._wait_no_more()
+        if self.journal.ended:
+            after = min(after, self.journal.head - 1)
         reader = Reader(
             self.journal,
             after=after,

@@ -1,44 +1,18 @@
 from __future__ import annotations
 
-import asyncio
+from bourn.journal.base import Label
+from bourn.journal.memory import MemoryJournal, MemoryJournals, weight
+from bourn.types import Delta, Done, TokenLogprob, ToolDelta
 
-from bourn.journal.memory import MemoryJournal, MemoryJournals
-from bourn.types import Delta, Done
-
-A, B, C = Delta("a"), Delta("b"), Delta("c")
-END = Done("complete")
+A, END = Delta("a"), Done("complete")
 
 
-async def test_events_are_read_from_any_offset_in_order() -> None:
-    journal = MemoryJournal("x")
-    await journal.append(A, B)
-    await journal.append(C, END)
-    assert list(await journal.read()) == [A, B, C, END]
-    assert list(await journal.read(2)) == [C, END]
-    assert list(await journal.read(4)) == []
-
-
-async def test_what_was_read_does_not_grow_afterwards() -> None:
-    journal = MemoryJournal("x")
-    await journal.append(A)
-    seen = await journal.read()
-    await journal.append(B)
-    assert list(seen) == [A]
-
-
-async def test_every_subscriber_is_woken_until_it_leaves() -> None:
-    journal = MemoryJournal("x")
-    bells = [asyncio.Event(), asyncio.Event()]
-    leave = journal.subscribe(bells[0].set)
-    journal.subscribe(bells[1].set)
-    await journal.append(A)
-    assert [bell.is_set() for bell in bells] == [True, True]
-    for bell in bells:
-        bell.clear()
-    leave()
-    leave()
-    await journal.append(B)
-    assert [bell.is_set() for bell in bells] == [False, True]
+async def test_nothing_is_left_of_earlier_runs() -> None:
+    journals = MemoryJournals()
+    assert await journals.start() == []
+    await journals.create("x", Label(durable=True)).append(A)
+    await journals.aclose()
+    assert await MemoryJournals().start() == []
 
 
 async def test_a_deleted_journal_is_gone_but_may_be_read_by_who_holds_it() -> None:
@@ -49,3 +23,17 @@ async def test_a_deleted_journal_is_gone_but_may_be_read_by_who_holds_it() -> No
     await journals.delete("x")
     assert len(journals) == 0
     assert list(await journal.read()) == [A, END]
+
+
+async def test_its_size_is_that_of_its_events() -> None:
+    journal = MemoryJournal("x")
+    await journal.append(A, A)
+    await journal.append(END)
+    assert journal.size == 2 * weight(A) + weight(END)
+
+
+def test_what_an_event_carries_weighs() -> None:
+    token = TokenLogprob("a", -1.0, top=(TokenLogprob("b", -2.0),) * 4)
+    calls = Delta("", tool=ToolDelta(0, arguments="x" * 5000))
+    assert weight(A) < weight(Delta("a" * 1000)) < weight(Delta("a", logprobs=(token,)))
+    assert weight(calls) > 5000

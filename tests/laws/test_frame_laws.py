@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from dataclasses import fields
 from itertools import pairwise
-from typing import Any, TypeVar, get_type_hints
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +26,7 @@ from bourn.engines.hf.frames import (
     Step,
     encode,
 )
-from bourn.errors import BournError, EngineError, PromptTooLong, UnsupportedField
+from bourn.errors import BournError, EngineError
 from bourn.types import (
     Channel,
     FinishReason,
@@ -37,31 +34,21 @@ from bourn.types import (
     Message,
     Piece,
     Request,
-    Sampling,
     TextPart,
-    TokenLogprob,
     ToolCall,
-    ToolDelta,
-    Usage,
 )
-
-T = TypeVar("T")
-
-texts = st.text(st.characters(), max_size=8)  # half surrogate pairs too
-counts = st.integers(0, 2**40)
-numbers = st.floats(allow_nan=False)
-
-
-def whole(kind: type[T], **parts: st.SearchStrategy[Any]) -> st.SearchStrategy[T]:
-    """Values of a type, all of whose fields vary; those not told of as their types allow."""
-    hints = get_type_hints(kind, vars(sys.modules[kind.__module__]), {})
-    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    return st.builds(kind, **{n: st.from_type(hints[n]) for n in names - parts.keys()}, **parts)
-
-
-def rows(each: st.SearchStrategy[T], size: int = 3) -> st.SearchStrategy[tuple[T, ...]]:
-    return st.lists(each, max_size=size).map(tuple)
-
+from tests.support.any_values import (
+    counts,
+    failures,
+    logprobs,
+    numbers,
+    rows,
+    samplings,
+    texts,
+    tool_deltas,
+    usages,
+    whole,
+)
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | numbers | texts,
@@ -80,17 +67,6 @@ messages = whole(
     reasoning=texts,
     tool_calls=rows(calls),
     tool_call_id=st.none() | texts,
-)
-samplings = whole(
-    Sampling,
-    temperature=st.none() | st.floats(0, 100),
-    top_p=st.none() | st.floats(0, 1),
-    top_k=st.none() | st.integers(0, 1000),
-    min_p=st.none() | st.floats(0, 1),
-    repetition_penalty=st.none() | st.floats(0.01, 100),
-    presence_penalty=st.none() | st.floats(-2, 2),
-    frequency_penalty=st.none() | st.floats(-2, 2),
-    seed=st.none() | st.integers(0, 2**32 - 2),
 )
 
 
@@ -122,28 +98,14 @@ def requests(draw: st.DrawFn) -> Request:
     )
 
 
-def entries(top: st.SearchStrategy[Any]) -> st.SearchStrategy[TokenLogprob]:
-    return whole(TokenLogprob, token=texts, logprob=numbers, bytes=st.binary(max_size=6), top=top)
-
-
-usages = whole(
-    Usage,
-    prompt_tokens=counts,
-    completion_tokens=counts,
-    cached_tokens=counts,
-    estimated=st.booleans(),
-)
-deltas = whole(
-    ToolDelta, index=counts, id=st.none() | texts, name=st.none() | texts, arguments=texts
-)
 pieces = st.builds(Piece, texts, tokens=st.just(1)) | whole(
     Piece,
     text=texts,
     channel=st.sampled_from(Channel),
     choice=st.integers(0, 9),
     tokens=counts,
-    logprobs=rows(entries(rows(entries(st.just(()))))),
-    tool=st.none() | deltas,
+    logprobs=logprobs,
+    tool=st.none() | tool_deltas,
     prompt_done=st.none() | counts,
     prompt_total=st.none() | counts,
     opened=st.none() | st.sampled_from(Channel),
@@ -214,27 +176,6 @@ def test_rubbish_is_refused_and_what_came_before_it_stays(
 
 
 # -- errors ----------------------------------------------------------------------------------------
-
-KINDS = [
-    kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, BournError)
-]
-
-
-@st.composite
-def failures(draw: st.DrawFn) -> BournError:
-    kind = draw(st.sampled_from(KINDS))
-    more: dict[str, Any] = {"hint": draw(texts)}
-    if issubclass(kind, UnsupportedField):
-        return kind(draw(texts), draw(texts), **more)
-    if issubclass(kind, PromptTooLong):
-        more |= {name: draw(st.none() | counts) for name in ("prompt_tokens", "window")}
-    elif issubclass(kind, errors.Overloaded):
-        more["retry_after"] = draw(st.none() | st.floats(0, 1e9))
-    elif issubclass(kind, errors.EngineCrashed):
-        more["last_words"] = draw(rows(texts))
-    return kind(draw(texts), **more)
 
 
 @given(st.none() | ids, failures())
