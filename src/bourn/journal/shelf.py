@@ -6,6 +6,7 @@ is counted, so that no more is promised to come back to than can be kept.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from bourn.journal.base import Kept
@@ -35,6 +36,7 @@ class Shelf:
         self._all = _Part(limits.count, limits.bytes)
         self._owned: dict[str, _Part] = {}
         self._live: dict[str, str] = {}  # an id and its owner
+        self._live_of: Counter[str] = Counter()
 
     def __len__(self) -> int:
         """How many that have ended are kept."""
@@ -46,12 +48,13 @@ class Shelf:
 
     def room(self, owner: str) -> bool:
         """Whether a further one may be begun that somebody may come back to."""
-        theirs = sum(held == owner for held in self._live.values()) if owner else 0
+        theirs = self._live_of[owner] if owner else 0
         return len(self._live) < self.limits.count and theirs < self.limits.owner_count
 
     def begin(self, id: str, owner: str) -> None:  # noqa: A002 (it is what it is called)
         """A live one takes room, until it is added or dropped."""
         self._live[id] = owner
+        self._live_of[owner] += 1
 
     def add(self, kept: Kept) -> list[str]:
         """Keep one that has ended; the ids of those that are to go for it.
@@ -83,7 +86,10 @@ class Shelf:
 
     def drop(self, id: str) -> None:  # noqa: A002
         """It is gone. Idempotent."""
-        self._live.pop(id, None)
+        if (begun_by := self._live.pop(id, None)) is not None:
+            self._live_of[begun_by] -= 1
+            if not self._live_of[begun_by]:
+                del self._live_of[begun_by]
         if (kept := self._all.kept.get(id)) is not None:
             owner = kept.label.owner
             for part in self._parts(owner):
