@@ -327,6 +327,19 @@ async def test_who_comes_back_after_the_end_is_told_of_it() -> None:
     await hub.aclose()
 
 
+async def test_what_was_promised_stays_when_the_hub_is_closed() -> None:
+    journals = MemoryJournals()
+    hub, engine = await hub_of(Script(["a"] * 1000, delay=0.001), archive=Archive(journals))
+    promised, other = hub.open(ASK, Terms(background=True)), hub.open(ASK)
+    await until(lambda: engine.running == 2)
+    await hub.aclose()
+    assert len(journals) == 1
+    for reader in (promised, other):
+        done = (await everything(reader))[-1]
+        assert isinstance(done, Done)
+        assert done.state == "cancelled"
+
+
 async def test_nobody_else_sees_an_answer() -> None:
     hub, _ = await hub_of(Script(["a"]))
     reader = hub.open(ASK, Terms(owner="anna", background=True))

@@ -53,6 +53,16 @@ class Archive:
             self._shelf.begin(id_, terms.owner)
         return self._journals.create(id_, Label(terms.owner, key, self._clock(), durable))
 
+    @property
+    def kept(self) -> int:
+        """How many answers are kept that have ended."""
+        return len(self._shelf)
+
+    @property
+    def bytes(self) -> int:
+        """What they take, about."""
+        return self._shelf.bytes
+
     def room(self, owner: str) -> bool:
         """Whether one more may be promised to somebody who comes back."""
         return self._shelf.room(owner)

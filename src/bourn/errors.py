@@ -4,12 +4,15 @@
     ├── InvalidRequest            the caller must change something (400)
     │   ├── UnsupportedField      this engine cannot honour that field
     │   ├── PromptTooLong         the prompt does not fit the context window
+    │   ├── RequestTooLarge       more bytes than the server takes (413)
     │   └── TemplateError         no chat template, or it refuses these messages
     ├── SettingsError             a flag, BOURN_* variable or configuration file is wrong
     ├── StoreFailed               what bourn keeps on disk cannot be read or written
     ├── ModelNotFound             no such model, here or there (404)
     ├── NotCached                 only an answer that is there was wanted, and it is not (504)
-    ├── Unauthorized              the endpoint refuses the key (401, 403)
+    ├── Unauthorized              the key is refused (401, 403)
+    ├── Forbidden                 this server does not answer who asks in that way (403)
+    ├── RequestTimeout            the request came too slowly (408)
     ├── Overloaded                try again later (429, 503)
     │   ├── QueueFull             bourn's own queue is full
     │   └── RateLimited           the endpoint said so
@@ -21,7 +24,8 @@
     │   └── EngineCrashed         the engine's process died
     └── StreamError               a stream was used wrongly
         ├── StreamConsumed        a second iteration; one stream is one answer
-        └── StreamClosed          reading after it was closed
+        ├── StreamClosed          reading after it was closed
+        └── StreamNotFound        there is none of that id, or it is somebody else's (404)
 
 Each carries a suggested HTTP `status`, a stable `code` for machines, whether asking again may help
 (`retryable`), and a `hint`: what to do now.
@@ -49,8 +53,16 @@ class BournError(Exception):
 
 
 class InvalidRequest(BournError, ValueError):
+    """`field`: the one that is wrong, where it is one."""
+
     status = 400
     code = "invalid_request"
+    field: str | None = None
+
+    def __init__(self, message: str, *, hint: str = "", field: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        if field is not None:
+            self.field = field
 
 
 class UnsupportedField(InvalidRequest):
@@ -59,8 +71,8 @@ class UnsupportedField(InvalidRequest):
     code = "unsupported_field"
 
     def __init__(self, field: str, engine: str, *, hint: str = "") -> None:
-        super().__init__(f"{engine} cannot honour `{field}`", hint=hint or f"leave `{field}` out")
-        self.field = field
+        hint = hint or f"leave `{field}` out"
+        super().__init__(f"{engine} cannot honour `{field}`", hint=hint, field=field)
 
 
 class PromptTooLong(InvalidRequest):
@@ -76,6 +88,11 @@ class PromptTooLong(InvalidRequest):
         )
         self.prompt_tokens = prompt_tokens
         self.window = window
+
+
+class RequestTooLarge(InvalidRequest):
+    status = 413
+    code = "request_too_large"
 
 
 class TemplateError(InvalidRequest):
@@ -106,6 +123,17 @@ class NotCached(BournError):
 class Unauthorized(BournError):
     status = 401
     code = "unauthorized"
+
+
+class Forbidden(BournError):
+    status = 403
+    code = "forbidden"
+
+
+class RequestTimeout(BournError):
+    status = 408
+    code = "request_timeout"
+    retryable = True
 
 
 class Overloaded(BournError):
@@ -181,6 +209,11 @@ class StreamConsumed(StreamError):
 
 class StreamClosed(StreamError):
     code = "stream_closed"
+
+
+class StreamNotFound(StreamError):
+    status = 404
+    code = "stream_not_found"
 
 
 def describe(error: BaseException) -> dict[str, Any]:

@@ -123,6 +123,7 @@ class Generation:
         self.journal = journal
         self.request = request
         self.seats: set[Seat] = set()
+        self.promised = False  # to be there for somebody who comes back
         self.done: Done | None = None
         self.reasons: list[FinishReason] = []
         self.empty = True

@@ -60,6 +60,7 @@ class Hub:
         self._shared: dict[str, Generation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._info: ModelInfo | None = None
+        self._closing = False
         self._admission = Admission(None, queue_limit)
 
     async def start(self) -> ModelInfo:
@@ -89,6 +90,11 @@ class Hub:
         """How many choices are being generated, and requests waiting."""
         return self.running + self.waiting
 
+    @property
+    def readers(self) -> int:
+        """How many connections read an answer, one that is made or one that is there."""
+        return sum(seat.readers for seat in self._seats.values())
+
     def open(self, request: Request, terms: Terms = Terms()) -> Reader:  # noqa: B008 (frozen)
         """Begin an answer, or take a seat at one that will do; its first reader.
 
@@ -104,6 +110,10 @@ class Hub:
         if terms.cache.only:
             raise NotCached("this answer is not there", hint="ask without `only-if-cached`")
         return self._begin(request, key if terms.cache.write else None, terms).attach()
+
+    def __contains__(self, id: object) -> bool:  # noqa: A002 (it is what it is called)
+        """Whether it holds that seat."""
+        return id in self._seats
 
     def attach(self, id: str, *, after: int = 0, owner: str = "") -> Reader:  # noqa: A002
         """A further reader for a seat that is not given up, from event number `after + 1`.
@@ -122,7 +132,13 @@ class Hub:
         return True
 
     async def aclose(self) -> None:
-        """Cancel every generation, wait for their ends, and close the engine. Idempotent."""
+        """Cancel every generation, wait for their ends, and close the engine. Idempotent.
+
+        What was promised to be kept stays in the archive.
+        """
+        self._closing = True
+        for generation in self._generations:
+            generation.cancel()
         for seat in list(self._seats.values()):
             seat.cancel()
         if self._tasks:
@@ -154,6 +170,7 @@ class Hub:
         self._seats[seat.id] = seat
         if generation is not None:
             generation.seats.add(seat)
+            generation.promised |= terms.resumable
         return seat
 
     def _seat_of(self, id: str, owner: str) -> Seat:  # noqa: A002
@@ -179,7 +196,7 @@ class Hub:
         live = generation.live
         generation.cancel()
         if generation.done is not None:
-            self._spawn(self.archive.release(generation.journal))
+            self._release(generation)
         return live
 
     # -- generations -------------------------------------------------------------------------------
@@ -204,9 +221,14 @@ class Hub:
         reasons, empty = generation.reasons, generation.empty
         await self.archive.ended(generation.journal, done.state, reasons, empty=empty)
         if not generation.seats:
-            await self.archive.release(generation.journal)
+            self._release(generation)
         if self._on_end is not None:
             self._on_end(generation)
+
+    def _release(self, generation: Generation) -> None:
+        """Nobody has a seat at it any more."""
+        if not (self._closing and generation.promised):
+            self._spawn(self.archive.release(generation.journal))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self.loop.create_task(work)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from bourn.types import Metrics, Piece, Usage
@@ -56,6 +56,11 @@ class Recorder:
         if last is not None:
             # several tokens in one piece: each took its share of the time
             self._gaps.extend([(now - last) / piece.tokens] * piece.tokens)
+
+    @property
+    def gaps(self) -> Sequence[float]:
+        """Seconds between one token and the next, of all choices."""
+        return self._gaps
 
     @property
     def usage(self) -> Usage:

@@ -68,6 +68,11 @@ class Reader:
         self._abandoned = False
 
     @property
+    def created(self) -> float:
+        """When the answer was begun; seconds since 1970."""
+        return self._journal.label.created
+
+    @property
     def seen(self) -> int:
         """The number of the last event that was read."""
         return self._after

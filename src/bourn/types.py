@@ -114,9 +114,8 @@ class Sampling:
             value = getattr(self, name)
             # written so that NaN fails
             if value is not None and not low <= value <= high:
-                raise InvalidRequest(
-                    f"{name} is {value}", hint=f"give a number from {low:g} to {high:g}"
-                )
+                hint = f"give a number from {low:g} to {high:g}"
+                raise InvalidRequest(f"{name} is {value}", hint=hint, field=name)
 
     def over(self, lower: Sampling) -> Sampling:
         """This, with `lower` wherever this says nothing: one step of the order of settings."""

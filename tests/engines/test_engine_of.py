@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -11,8 +12,10 @@ import pytest
 
 from bourn.catalog import Checkpoint, Endpoint, ScriptedSource, Source
 from bourn.catalog.templates import template
-from bourn.engines import engine_of
+from bourn.engines import SERVING_SLOTS, engine_of
+from bourn.engines.hf.apart import Apart
 from bourn.engines.hf.engine import Transformers
+from bourn.engines.hf.worker import Config
 from bourn.engines.remote import Remote
 from bourn.engines.scripted import Scripted
 from bourn.errors import LoadFailed, SettingsError, TemplateError
@@ -77,6 +80,27 @@ def test_a_standing_wish_to_quantise_passes_over_what_is_small_already(tmp_path:
     assert loading(small, said({"quantization": "4bit"}))["quantization"] == "4bit"
     large = write_checkpoint(tmp_path / "large")
     assert loading(large, said({}, environ))["quantization"] == "4bit"
+
+
+async def served(folder: Path, settings: Settings) -> Config:
+    """What the process of a checkpoint that is served is told."""
+    engine: Any = engine_of(Checkpoint(folder, "m"), settings, serving=True)
+    assert isinstance(engine, Apart)
+    await engine.aclose()
+    child: Any = engine._child
+    return Config(**json.loads(child._feed))
+
+
+async def test_a_checkpoint_that_is_served_has_a_process_of_its_own(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path)
+    told = await served(folder, said({}))
+    assert (told.folder, told.name, told.slots) == (str(folder), "m", SERVING_SLOTS)
+    flags = {"dtype": "float32", "cpu_only": True, "threads": 3, "trust_remote_code": True}
+    more = {"chat_template": "chatml", "quantization": "8bit", "slots": 2, "window": 99}
+    told = await served(folder, said(flags | more))
+    assert (told.dtype, told.device, told.threads, told.slots) == ("float32", "cpu", 3, 2)
+    assert (told.quantization, told.window, told.trust_remote_code) == ("8bit", 99, True)
+    assert told.chat_template == template("chatml")
 
 
 @pytest.mark.parametrize(

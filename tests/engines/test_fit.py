@@ -9,7 +9,7 @@ import pytest
 
 from bourn.catalog import Checkpoint, Endpoint, Gguf, ScriptedSource, Source, VllmServe
 from bourn.catalog.gguf import GgufFacts
-from bourn.engines.fit import check_fit, device
+from bourn.engines.fit import check_fit, device, fitted
 from bourn.errors import SettingsError
 from bourn.settings import Settings
 
@@ -92,3 +92,26 @@ def test_a_contradiction_about_the_device_is_told(where: str) -> None:
         settings = said({}, {"BOURN_CPU_ONLY": "1", "BOURN_DEVICE": "cuda:0"})
     with pytest.raises(SettingsError, match="--cpu-only and --device cuda:0 contradict"):
         device(settings)
+
+
+# -- several models --------------------------------------------------------------------------------
+
+
+def test_of_several_models_each_gets_what_it_can_honour() -> None:
+    flags = {"dtype": "float16", "slots": 2, "device": "cuda", "temperature": 0.5}
+    sources: list[Source] = [GGUF, CHECKPOINT, SERVER]
+    shares = fitted(sources, said(flags))
+    assert [share.called_for & {"dtype", "slots", "device"} for share in shares] == [
+        {"slots"},
+        {"dtype", "slots", "device"},
+        set(),
+    ]
+    for source, share in zip(sources, shares, strict=True):
+        check_fit(source, share)
+        assert "temperature" in share.called_for
+
+
+def test_what_none_of_them_can_honour_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"--dtype is for checkpoints; .* a GGUF file"):
+        fitted([GGUF, SERVER], said({"dtype": "float16"}))
+    assert len(fitted([GGUF, SERVER, ScriptedSource("")], said({"dtype": "float16"}))) == 3

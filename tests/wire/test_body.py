@@ -18,6 +18,18 @@ def test_the_least_there_is() -> None:
     assert request_of({"prompt": ["hi"]}) == Request(prompt="hi", max_new_tokens=None)
 
 
+def test_a_prompt_may_be_token_ids() -> None:
+    for prompt in ([1, 2], [[1, 2]]):
+        assert request_of({"prompt": prompt}) == Request(prompt=(1, 2), max_new_tokens=None)
+
+
+def test_the_least_goes_up_to_the_limit() -> None:
+    assert request_of(HI | {"min_tokens": 5}).min_new_tokens == 5
+    assert request_of(HI | {"min_tokens": 5, "max_tokens": 5}).min_new_tokens == 5
+    with pytest.raises(InvalidRequest, match="`min_tokens` is 6"):
+        request_of(HI | {"min_tokens": 6, "max_tokens": 5})
+
+
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 
 
@@ -39,6 +51,9 @@ def test_everything_at_once() -> None:
             "logprobs": True,
             "top_logprobs": 3,
             "ignore_eos": True,
+            "min_tokens": 2,
+            "stop_token_ids": [5, 6],
+            "logit_bias": {"5": -100, "6": 0.5},
             "tools": [TOOL],
             "tool_choice": "required",
             "response_format": {"type": "json_object"},
@@ -54,7 +69,10 @@ def test_everything_at_once() -> None:
         messages=(Message("user", "hi"),),
         sampling=Sampling(0, 0.9, 5, 0.1, 1.1, 0.2, -0.3, 7),
         max_new_tokens=9,
+        min_new_tokens=2,
         stop=("a", "b"),
+        stop_token_ids=(5, 6),
+        logit_bias={5: -100, 6: 0.5},
         n=2,
         logprobs=3,
         ignore_eos=True,
@@ -70,6 +88,7 @@ NAMES = [
     *Sampling.__dataclass_fields__,
     *("repeat_penalty", "max_tokens", "max_completion_tokens", "stop", "n", "logprobs", "tools"),
     *("top_logprobs", "ignore_eos", "tool_choice", "response_format", "chat_template_kwargs"),
+    *("min_tokens", "stop_token_ids", "cache_prompt", "parallel_tool_calls", "store"),
     *("stream", "stream_options", "user", "logit_bias", "suffix", "reasoning_effort"),
 ]
 
@@ -82,6 +101,11 @@ def test_null_is_not_said(name: str) -> None:
 def test_the_newer_limit_goes_before_the_older() -> None:
     assert request_of(HI | {"max_tokens": 5, "max_completion_tokens": 3}).max_new_tokens == 3
     assert request_of(HI | {"max_completion_tokens": 3}).max_new_tokens == 3
+
+
+def test_a_whole_number_may_have_a_point() -> None:
+    assert request_of(HI | {"max_tokens": 12.0, "n": 2.0}).max_new_tokens == 12
+    assert request_of({"prompt": [1.0, 2]}).prompt == (1, 2)
 
 
 def test_small_words() -> None:
@@ -128,8 +152,30 @@ BAD: list[tuple[str, Any]] = [
     ("messages", [{"content": "hi"}]),
     ("messages", [{"role": "user", "content": 5}]),
     ("messages", [{"role": "user", "name": 5}]),
-    ("prompt", [1, 2, 3]),
     ("prompt", ["a", "b"]),
+    ("prompt", [[1], [2]]),
+    ("prompt", []),
+    ("prompt", [[]]),
+    ("prompt", [1, -2]),
+    ("prompt", [1, True]),
+    ("prompt", 5),
+    ("n", 129),
+    ("min_tokens", -1),
+    ("min_tokens", 1.5),
+    ("stop", [""]),
+    ("stop", ["x"] * 65),
+    ("stop", "x" * 1001),
+    ("stop_token_ids", 5),
+    ("stop_token_ids", ["5"]),
+    ("stop_token_ids", [-1]),
+    ("logit_bias", []),
+    ("logit_bias", {"hello": 1}),
+    ("logit_bias", {"-5": 1}),
+    ("logit_bias", {"²": 1}),
+    ("logit_bias", {"5": "1"}),
+    ("logit_bias", {"5": True}),
+    ("logit_bias", {"5": 101}),
+    ("logit_bias", {"5": float("nan")}),
 ]
 
 
@@ -140,6 +186,8 @@ def test_a_field_of_a_wrong_type_or_size_is_named(name: str, value: Any) -> None
     with pytest.raises(InvalidRequest, match=named) as raised:
         request_of(body)
     assert raised.value.hint
+    if name != "messages" and "without" not in str(raised.value):
+        assert raised.value.field == name
 
 
 def test_logprobs_have_bounds() -> None:
@@ -170,14 +218,16 @@ def test_an_unknown_field_is_named_with_the_nearest_known() -> None:
     with pytest.raises(InvalidRequest, match="`temprature`") as raised:
         request_of(HI | {"temprature": 1})
     assert raised.value.hint == "did you mean `temperature`?"
+    assert raised.value.field == "temprature"
 
 
 @pytest.mark.parametrize(
     ("name", "neutral", "real"),
     [
-        ("logit_bias", {}, {"5": 1}),
         ("best_of", 1, 3),
+        ("best_of", 1, True),
         ("echo", False, True),
+        ("echo", False, 0),
         ("suffix", "", "end"),
         ("store", False, True),
         ("parallel_tool_calls", True, False),
@@ -220,6 +270,7 @@ def test_usage_only_when_asked() -> None:
     assert not wants_usage({"stream_options": {"include_usage": False}})
     assert not wants_usage({"stream_options": None})
     assert not wants_usage({})
-    for bad in (5, {"include_usage": "yes"}):
-        with pytest.raises(InvalidRequest):
+    assert not wants_usage({"stream_options": {"include_obfuscation": False}})
+    for bad in (5, {"include_usage": "yes"}, {"usage": True}, {"include_obfuscation": True}):
+        with pytest.raises(InvalidRequest, match="stream_options"):
             wants_usage({"stream_options": bad})

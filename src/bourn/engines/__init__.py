@@ -12,8 +12,12 @@ from bourn.settings import variable
 if TYPE_CHECKING:
     from bourn.catalog import Checkpoint, Gguf, Source
     from bourn.engines.base import Engine
+    from bourn.engines.hf.worker import Config
     from bourn.settings import Settings
 
+
+SERVING_SLOTS = 4
+"""Of a local model that is served: the least that makes good use of a machine for several users."""
 
 OnProgress = Callable[[int, int], object]
 """Told how many of how many parts of a model are loaded, in the thread that loads it."""
@@ -33,8 +37,18 @@ def engine_for(settings: Settings, on_progress: OnProgress | None = None) -> Eng
     return engine_of(source, settings, on_progress)
 
 
-def engine_of(source: Source, settings: Settings, on_progress: OnProgress | None = None) -> Engine:
-    """As `engine_for`, for a model that was found already."""
+def engine_of(
+    source: Source,
+    settings: Settings,
+    on_progress: OnProgress | None = None,
+    *,
+    serving: bool = False,
+) -> Engine:
+    """As `engine_for`, for a model that was found already.
+
+    serving: for a server: with `SERVING_SLOTS` where nobody says how many, and a local model in a
+    process of its own, which begins to load at once.
+    """
     from bourn import catalog
     from bourn.engines.fit import check_fit
 
@@ -43,7 +57,7 @@ def engine_of(source: Source, settings: Settings, on_progress: OnProgress | None
     said = None if settings.api_key == os.environ.get(variable("api_key")) else settings.api_key
     match source:
         case catalog.Gguf():
-            return _llamacpp(source, settings)
+            return _llamacpp(source, settings, serving=serving)
         case catalog.Endpoint():
             from bourn.engines.dialects import BY_KIND
             from bourn.engines.remote import Remote
@@ -63,10 +77,10 @@ def engine_of(source: Source, settings: Settings, on_progress: OnProgress | None
 
             return scripted(source.spec)
         case catalog.Checkpoint():
-            return _transformers(source, settings, on_progress)
+            return _transformers(source, settings, on_progress, serving=serving)
 
 
-def _llamacpp(source: Gguf, settings: Settings) -> Engine:
+def _llamacpp(source: Gguf, settings: Settings, *, serving: bool) -> Engine:
     from bourn.catalog.templates import template
     from bourn.engines.fit import device
     from bourn.engines.llamacpp import LlamaCpp
@@ -76,7 +90,7 @@ def _llamacpp(source: Gguf, settings: Settings) -> Engine:
     engine = LlamaCpp(
         source.path,
         window=settings.window,
-        slots=settings.slots or 1,
+        slots=_slots(settings, serving=serving),
         threads=settings.threads,
         cpu_only=device(settings) == "cpu",
         chat_template=None if named is None else template(named),
@@ -85,37 +99,68 @@ def _llamacpp(source: Gguf, settings: Settings) -> Engine:
         train_window=source.facts.window,
         has_template=source.facts.chat_template is not None,
         name=source.name,
-        sharing=Sharing(settings.keep_alive),
+        sharing=None if serving else Sharing(settings.keep_alive),
     )
     engine.spawn()
     return engine
 
 
-def _transformers(source: Checkpoint, settings: Settings, on_progress: OnProgress | None) -> Engine:
+def _transformers(
+    source: Checkpoint, settings: Settings, on_progress: OnProgress | None, *, serving: bool
+) -> Engine:
+    from bourn.catalog.packages import check_installed
+
+    check_installed()
+    config = _config(source, settings, serving=serving)
+    if serving:
+        from bourn.engines.hf.apart import Apart
+
+        apart = Apart(config, on_progress=on_progress)
+        apart.spawn()
+        return apart
     from functools import partial
 
-    from bourn.catalog.checkpoint import configuration, quantised
-    from bourn.catalog.packages import check_installed
-    from bourn.catalog.templates import template
-    from bourn.engines.fit import device
     from bourn.engines.hf.engine import Transformers
     from bourn.engines.hf.loading import load
 
-    check_installed()
+    wanted = partial(
+        load,
+        source.folder,
+        dtype=config.dtype,
+        device=config.device,
+        quantization=config.quantization,
+        chat_template=config.chat_template,
+        trust_remote_code=config.trust_remote_code,
+        threads=config.threads,
+        on_progress=on_progress,
+    )
+    return Transformers(wanted, slots=config.slots, window=config.window, name=config.name)
+
+
+def _config(source: Checkpoint, settings: Settings, *, serving: bool) -> Config:
+    from bourn.catalog.checkpoint import configuration, quantised
+    from bourn.catalog.templates import template
+    from bourn.engines.fit import device
+    from bourn.engines.hf.worker import Config
+
     if settings.compile:
         raise SettingsError("no engine here compiles a model yet", hint="leave --compile out")
     named, quantization = settings.chat_template, settings.quantization
     if quantised(configuration(source.folder)) and "quantization" not in settings.called_for:
         quantization = None  # a standing wish, and it is small already
-    wanted = partial(
-        load,
-        source.folder,
+    return Config(
+        folder=str(source.folder),
+        name=source.name,
+        slots=_slots(settings, serving=serving),
+        window=settings.window,
         dtype=settings.dtype or "auto",
         device=device(settings),
         quantization=quantization,
         chat_template=None if named is None else template(named),
         trust_remote_code=settings.trust_remote_code,
         threads=settings.threads,
-        on_progress=on_progress,
     )
-    return Transformers(wanted, slots=settings.slots or 1, window=settings.window, name=source.name)
+
+
+def _slots(settings: Settings, *, serving: bool) -> int:
+    return settings.slots or (SERVING_SLOTS if serving else 1)

@@ -6,7 +6,8 @@ or the configuration file says is for the models that it fits, and passed over w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bourn.catalog import Checkpoint, Endpoint, Gguf, VllmServe
@@ -40,22 +41,46 @@ def check_fit(source: Source, settings: Settings) -> None:
     Raises:
         SettingsError: it cannot; names the flag.
     """
+    for name in sorted(settings.called_for):
+        if (refusal := _refusal(source, settings, name)) is not None:
+            raise refusal
+    if type(source) in _HONOURED:
+        device(settings)
+
+
+def fitted(sources: Sequence[Source], settings: Settings) -> list[Settings]:
+    """The settings for each of several models: what was said is for those that can honour it.
+
+    Raises:
+        SettingsError: none of them can; names the flag.
+    """
+    said = [settings.called_for for _ in sources]
+    for name in sorted(settings.called_for):
+        refusals = [_refusal(source, settings, name) for source in sources]
+        if refusals[0] is not None and None not in refusals:
+            raise refusals[0]
+        pairs = zip(said, refusals, strict=True)
+        said = [names - {name} if refusal else names for names, refusal in pairs]
+    return [replace(settings, called_for=names) for names in said]
+
+
+def _refusal(source: Source, settings: Settings, name: str) -> SettingsError | None:
+    """Why a model of this kind cannot honour what was said for it, if it cannot."""
     kind = type(source)
-    if kind not in _HONOURED:
-        return
-    for name in sorted(settings.called_for & _OF_LOADING - _HONOURED[kind]):
-        if getattr(settings, name):  # off is honoured everywhere
-            meant = [many for each, (_, many) in _KINDS.items() if name in _HONOURED[each]]
-            raise SettingsError(
-                f"{flag(name)} is for {' and '.join(meant)}; this model is {_KINDS[kind][0]}",
-                hint=f"leave {flag(name)} out",
-            )
-    wanted = device(settings)
-    if kind is Gguf and "device" in settings.called_for and wanted not in {"auto", "cpu"}:
-        raise SettingsError(
+    if kind not in _HONOURED or name not in _OF_LOADING or not getattr(settings, name):
+        return None  # off is honoured everywhere
+    if name not in _HONOURED[kind]:
+        meant = [many for each, (_, many) in _KINDS.items() if name in _HONOURED[each]]
+        return SettingsError(
+            f"{flag(name)} is for {' and '.join(meant)}; this model is {_KINDS[kind][0]}",
+            hint=f"leave {flag(name)} out",
+        )
+    if name == "device" and kind is Gguf and (wanted := device(settings)) not in {"auto", "cpu"}:
+        return SettingsError(
             f"llama.cpp chooses its device by itself, so --device {wanted} is for checkpoints",
             hint="leave it out, or keep off the GPU with --cpu-only",
         )
+    return None
 
 
 _OF_LOADING = frozenset.union(*_HONOURED.values())

@@ -10,14 +10,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bourn.errors import BournError, describe
+from bourn.errors import BournError, InvalidRequest, describe
 from bourn.stream import Choice
-from bourn.types import Channel, Delta, Event, Finished, TokenLogprob, ToolCall, ToolDelta, Usage
+from bourn.types import (
+    Channel,
+    Delta,
+    Event,
+    Finished,
+    FinishReason,
+    Metrics,
+    TokenLogprob,
+    ToolCall,
+    ToolDelta,
+    Usage,
+)
 from bourn.wire.events import usage_object
 from bourn.wire.sse import encode
 
 DONE = encode("[DONE]")
 """The frame that ends every stream, also one that failed."""
+
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +58,7 @@ class ChunkWriter:
     def __init__(self, head: Head) -> None:
         self._head = head
         self._greeted: set[int] = set()
+        self._finished: set[int] = set()
 
     def chunks_of(self, event: Event) -> list[dict[str, Any]]:
         """None for what OpenAI's wire has no word for: places in a queue, progress, the end of all.
@@ -56,20 +70,33 @@ class ChunkWriter:
                 said = _said(event) if self._head.chat else _completed(event)
                 return [*self._greet(event.choice), self._chunk(event.choice, said, event.logprobs)]
             case Finished():
+                self._finished.add(event.choice)
                 chunk = self._chunk(event.choice, {} if self._head.chat else {"text": ""}, ())
                 chunk["choices"][0]["finish_reason"] = event.reason.value
                 return [*self._greet(event.choice), chunk]
             case _:
                 return []
 
+    def broken_off(self) -> list[dict[str, Any]]:
+        """The ends of what was cancelled: of the first choice, and of all that had begun."""
+        left = sorted(({0} | self._greeted) - self._finished)
+        ends = [Finished(FinishReason.CANCELLED, choice) for choice in left]
+        return [chunk for end in ends for chunk in self.chunks_of(end)]
+
+    def bare_chunk(self, **more: Any) -> dict[str, Any]:
+        """A chunk without choices."""
+        return self._head.object(whole=False) | {"choices": [], **more}
+
     def usage_chunk(self, usage: Usage) -> dict[str, Any]:
         """The last chunk, for those who asked for it (`stream_options.include_usage`)."""
-        return self._head.object(whole=False) | {"choices": [], "usage": usage_object(usage)}
+        return self.bare_chunk(usage=usage_object(usage))
 
     def _greet(self, choice: int) -> list[dict[str, Any]]:
-        if not self._head.chat or choice in self._greeted:
+        if choice in self._greeted:
             return []
         self._greeted.add(choice)
+        if not self._head.chat:
+            return []
         return [self._chunk(choice, {"role": "assistant", "content": ""}, ())]
 
     def _chunk(
@@ -93,15 +120,41 @@ def whole_answer(head: Head, choices: Sequence[Choice], usage: Usage) -> dict[st
     }
 
 
+def speed_object(metrics: Metrics, *, earlier: bool = False) -> dict[str, Any]:
+    """How fast an answer was, by the names that vLLM gives these numbers; milliseconds.
+
+    generation_time_ms is from the slot to the end, mean_itl_ms between two tokens. earlier: the
+    answer was there already, and these are the times of when it was made; `cached` says so.
+    """
+    rate = metrics.tokens_per_second
+    told: dict[str, Any] = {
+        "time_to_first_token_ms": _ms(metrics.ttft),
+        "generation_time_ms": _ms(metrics.total - metrics.queue_time),
+        "queue_time_ms": _ms(metrics.queue_time),
+        "mean_itl_ms": _ms(1 / rate if rate else None),
+        "tokens_per_second": rate and round(rate, 2),
+        "total_time_ms": _ms(metrics.total),
+        "itl_p50_ms": _ms(metrics.itl_p50),
+        "itl_p99_ms": _ms(metrics.itl_p99),
+    }
+    return told | ({"cached": True} if earlier else {})
+
+
 def error_object(error: BaseException) -> dict[str, Any]:
     """The body of an error, or the frame of one inside a stream."""
     status = error.status if isinstance(error, BournError) else 500
-    return {"error": {**describe(error), "status": status}}
+    field = error.field if isinstance(error, InvalidRequest) else None
+    return {"error": {**describe(error), "param": field, "status": status}}
+
+
+def json_text(value: object) -> str:
+    """JSON as it is written on this wire: short, and its letters as they are."""
+    return _JSON.encode(value)
 
 
 def frame(chunk: Mapping[str, Any]) -> bytes:
     """A chunk as an event of a stream."""
-    return encode(json.dumps(chunk, ensure_ascii=False, separators=(",", ":")))
+    return encode(json_text(chunk))
 
 
 def _said(delta: Delta) -> dict[str, Any]:
@@ -179,3 +232,7 @@ def _logprob(entry: TokenLogprob) -> dict[str, Any]:
             for other in entry.top
         ],
     }
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 2)

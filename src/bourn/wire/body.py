@@ -5,26 +5,31 @@ What bourn cannot honour is refused by name, never dropped. It knows no server a
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any
 
 from bourn.errors import InvalidRequest, UnsupportedField
 from bourn.messages import messages_of
 from bourn.types import Message, Request, Sampling
+from bourn.wire.fields import Fields, ill, whole_of
 
-T = TypeVar("T")
+MOST_CHOICES = 128
+MOST_STOPS = 64
+LONGEST_STOP = 1000
+"""Characters. What is looked for in every text is kept small, whoever asks."""
 
-_WHOLE = {"max_tokens", "max_completion_tokens", "n", "seed", "top_k", "top_logprobs"}
-_SAMPLING = {field.name: field.name for field in fields(Sampling)} | {
-    "repeat_penalty": "repetition_penalty"
-}
+_LIMITS = ("max_completion_tokens", "max_tokens")
+_WHOLE = {*_LIMITS, "min_tokens", "n", "seed", "top_k", "top_logprobs"}
+_SAMPLING = {field.name for field in fields(Sampling)}
+_REPEAT = "repeat_penalty"  # llama.cpp's name
 _OPTIONS = {
     "messages",
     "prompt",
     "stop",
+    "stop_token_ids",
+    "logit_bias",
     "logprobs",
     "ignore_eos",
     "tools",
@@ -44,13 +49,12 @@ _NOT_FOR_THE_MODEL = {
 }
 """Taken by the server itself, or only there to tell callers apart."""
 
-_NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "audio": (),
     "best_of": (1,),
     "echo": (False,),
     "function_call": (),
     "functions": ([],),
-    "logit_bias": ({},),
     "modalities": (["text"],),
     "parallel_tool_calls": (True,),
     "prediction": (),
@@ -63,6 +67,9 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 }
 """Fields of OpenAI's that bourn cannot honour, with the values at which they ask for nothing."""
 
+KNOWN = _OPTIONS | _WHOLE | _SAMPLING | {_REPEAT} | _NOT_FOR_THE_MODEL | NEUTRAL.keys()
+"""All that a body may have."""
+
 
 def request_of(body: Mapping[str, Any]) -> Request:
     """The request that the body of a chat or a completion means. `null` is "not said".
@@ -74,16 +81,20 @@ def request_of(body: Mapping[str, Any]) -> Request:
         InvalidRequest: a field is unknown, or of a wrong type or size; the message names it.
         UnsupportedField: a field of OpenAI's that bourn cannot honour.
     """
-    told = _Body({name: value for name, value in body.items() if value is not None})
-    _refuse_unknown(told.fields)
+    told = Fields({name: value for name, value in body.items() if value is not None})
+    _refuse_unknown(told)
     prompt = _prompt(told)
+    limit = _limit(told)
     return Request(
         messages=_messages(told.listed("messages")),
         prompt=prompt,
         sampling=_sampling_of(told),
-        max_new_tokens=_limit(told),
+        max_new_tokens=limit,
+        min_new_tokens=_least(told, limit),
         stop=_stop(told),
-        n=1 if (n := told.whole("n")) is None else n,
+        stop_token_ids=_ids("stop_token_ids", told.listed("stop_token_ids")),
+        logit_bias=_biases(told),
+        n=_choices(told),
         logprobs=_logprobs(told, chat=prompt is None),
         ignore_eos=told.flag("ignore_eos"),
         tools=tuple(map(_tool, told.listed("tools"))),
@@ -96,95 +107,94 @@ def request_of(body: Mapping[str, Any]) -> Request:
 
 def wants_usage(body: Mapping[str, Any]) -> bool:
     """Whether a stream shall end with a chunk of usage."""
-    options = _Body(body).object("stream_options") or {}
-    return _Body(options).flag("include_usage")
+    options = Fields(Fields(body).object("stream_options") or {}, "stream_options.")
+    options.refuse_unknown(("include_usage", "include_obfuscation"))
+    if options.flag("include_obfuscation"):
+        raise UnsupportedField("stream_options.include_obfuscation", "bourn")
+    return options.flag("include_usage")
 
 
-class _Body:
-    """Fields by type. Each raises `InvalidRequest`, naming the field, where the type is wrong."""
-
-    def __init__(self, fields: Mapping[str, Any], where: str = "") -> None:
-        self.fields = fields
-        self._where = where
-
-    def whole(self, name: str) -> int | None:
-        return self._of(name, int, "a whole number")
-
-    def number(self, name: str) -> float | None:
-        value = self.fields.get(name)
-        if type(value) is int:  # and no bool, which is an int to Python
-            return value
-        return self._of(name, float, "a number")
-
-    def text(self, name: str) -> str | None:
-        return self._of(name, str, "a text")
-
-    def flag(self, name: str, *, default: bool = False) -> bool:
-        value = self._of(name, bool, "true or false")
-        return default if value is None else value
-
-    def object(self, name: str) -> Mapping[str, Any] | None:
-        return self._of(name, dict, "an object")
-
-    def listed(self, name: str) -> Sequence[Any]:
-        return self._of(name, list, "a list") or ()
-
-    def _of(self, name: str, kind: type[T], words: str) -> T | None:
-        value = self.fields.get(name)
-        if value is None or type(value) is kind:
-            return value
-        raise _ill_typed(self._where + name, value, words)
-
-
-def _ill_typed(name: str, value: object, words: str) -> InvalidRequest:
-    return InvalidRequest(f"`{name}` is {json.dumps(value, default=str):.80}", hint=f"give {words}")
-
-
-def _refuse_unknown(told: Mapping[str, Any]) -> None:
-    known = _OPTIONS | _NOT_FOR_THE_MODEL | _SAMPLING.keys() | _WHOLE
-    for name, value in told.items():
-        if name in _NEUTRAL and value not in _NEUTRAL[name]:
+def _refuse_unknown(told: Fields) -> None:
+    for name, value in told.fields.items():
+        if name in NEUTRAL and not any(
+            _same(value, asks_nothing) for asks_nothing in NEUTRAL[name]
+        ):
             raise UnsupportedField(name, "bourn")
-        if name not in known and name not in _NEUTRAL:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean `{near[0]}`?" if near else "leave it out"
-            raise InvalidRequest(f"there is no field `{name}`", hint=hint)
+    told.refuse_unknown(KNOWN)
 
 
-def _sampling_of(told: _Body) -> Sampling:
-    given = {
-        ours: told.whole(name) if name in _WHOLE else told.number(name)
-        for name, ours in _SAMPLING.items()
-        if name in told.fields
+def _same(value: object, other: object) -> bool:
+    """As JSON means it: true is no 1."""
+    return value == other and isinstance(value, bool) is isinstance(other, bool)
+
+
+def _sampling_of(told: Fields) -> Sampling:
+    given: dict[str, Any] = {
+        name: told.whole(name) if name in _WHOLE else told.number(name) for name in _SAMPLING
     }
-    if given.get("top_k") == -1:
+    if given["top_k"] == -1:
         given["top_k"] = 0
-    return Sampling(**given)  # type: ignore[arg-type]  # checked one by one
+    by_its_other_name = Sampling(repetition_penalty=told.number(_REPEAT))
+    return Sampling(**given).over(by_its_other_name)
 
 
-def _prompt(told: _Body) -> str | None:
+def _prompt(told: Fields) -> str | tuple[int, ...] | None:
+    """A text or token ids; one of either may stand in a list."""
     prompt = told.fields.get("prompt")
-    if isinstance(prompt, list) and len(prompt) == 1:
+    if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str | list):
         prompt = prompt[0]
-    if prompt is not None and not isinstance(prompt, str):
-        raise _ill_typed("prompt", prompt, "one text; several prompts are several requests")
-    return prompt
+    if prompt is None or isinstance(prompt, str):
+        return prompt
+    if not isinstance(prompt, list) or not prompt or isinstance(prompt[0], str | list):
+        raise ill("prompt", prompt, "one text, or one list of token ids; ask for each by itself")
+    return _ids("prompt", prompt)
 
 
-def _limit(told: _Body) -> int | None:
-    for name in ("max_completion_tokens", "max_tokens"):
-        if (limit := told.whole(name)) is not None:
-            if limit < 1:
-                raise _ill_typed(name, limit, "1 or more, or leave it out")
-            return limit
-    return None
+def _ids(name: str, listed: Sequence[Any]) -> tuple[int, ...]:
+    ids = [whole for token in listed if (whole := whole_of(token)) is not None]
+    if len(ids) < len(listed) or not all(0 <= token < 2**31 for token in ids):
+        raise ill(name, listed, "a list of token ids")
+    return tuple(ids)
+
+
+def _biases(told: Fields) -> Mapping[int, float]:
+    """By token id, which JSON makes a text of."""
+    biases = told.object("logit_bias") or {}
+    for token, bias in biases.items():
+        fits = type(bias) in (int, float) and -100 <= bias <= 100
+        if not fits or not re.fullmatch(r"[0-9]{1,9}", token):
+            raise ill("logit_bias", biases, "token ids, and beside each a number from -100 to 100")
+    return {int(token): bias for token, bias in biases.items()}
+
+
+def _choices(told: Fields) -> int:
+    n = told.whole("n")
+    if n is not None and not 1 <= n <= MOST_CHOICES:
+        raise ill("n", n, f"a number from 1 to {MOST_CHOICES}")
+    return 1 if n is None else n
+
+
+def _limit(told: Fields) -> int | None:
+    """The newer name goes before the older."""
+    limits = [told.whole(name) for name in _LIMITS]
+    for name, limit in zip(_LIMITS, limits, strict=True):
+        if limit is not None and limit < 1:
+            raise ill(name, limit, "1 or more, or leave it out")
+    return next((limit for limit in limits if limit is not None), None)
+
+
+def _least(told: Fields, limit: int | None) -> int:
+    least = told.whole("min_tokens") or 0
+    if not 0 <= least <= (least if limit is None else limit):
+        raise ill("min_tokens", least, "0 or more, and no more than the limit")
+    return least
 
 
 def _messages(listed: Sequence[Any]) -> tuple[Message, ...]:
     for place, message in enumerate(listed):
         if not isinstance(message, Mapping):
-            raise _ill_typed(f"messages[{place}]", message, "an object")
-        fields = _Body(message, f"messages[{place}].")
+            raise ill(f"messages[{place}]", message, "an object")
+        fields = Fields(message, f"messages[{place}].")
         for name in ("role", "name", "tool_call_id", "reasoning_content", "reasoning"):
             fields.text(name)
         for call in fields.listed("tool_calls"):
@@ -196,20 +206,20 @@ def _check_call(call: Any, where: str) -> None:
     match call:
         case {"id": str(), "function": {"name": str(), "arguments": str()}}:
             return
-    raise _ill_typed(where, call, '{"id": …, "function": {"name": …, "arguments": "JSON"}}')
+    raise ill(where, call, '{"id": …, "function": {"name": …, "arguments": "JSON"}}')
 
 
-def _stop(told: _Body) -> tuple[str, ...]:
+def _stop(told: Fields) -> tuple[str, ...]:
     stop = told.fields.get("stop")
-    if isinstance(stop, str):
-        return (stop,)
-    listed = told.listed("stop")
+    listed = [stop] if isinstance(stop, str) else told.listed("stop")
     if not all(isinstance(text, str) for text in listed):
-        raise _ill_typed("stop", stop, "a text or a list of texts")
+        raise ill("stop", stop, "a text or a list of texts")
+    if len(listed) > MOST_STOPS or any(not 0 < len(text) <= LONGEST_STOP for text in listed):
+        raise ill("stop", stop, f"at most {MOST_STOPS} texts of 1 to {LONGEST_STOP} characters")
     return tuple(listed)
 
 
-def _logprobs(told: _Body, *, chat: bool) -> int | None:
+def _logprobs(told: Fields, *, chat: bool) -> int | None:
     if chat:
         top = told.whole("top_logprobs")
         if not told.flag("logprobs"):
@@ -222,7 +232,7 @@ def _logprobs(told: _Body, *, chat: bool) -> int | None:
     else:
         top = told.whole("logprobs")
     if top is not None and not 0 <= top <= 20:
-        raise _ill_typed("top_logprobs" if chat else "logprobs", top, "a number from 0 to 20")
+        raise ill("top_logprobs" if chat else "logprobs", top, "a number from 0 to 20")
     return top
 
 
@@ -230,20 +240,20 @@ def _tool(tool: Any) -> Mapping[str, Any]:
     match tool:
         case {"type": "function", "function": {"name": str()}}:
             return tool  # type: ignore[no-any-return]  # matched as a mapping
-    raise _ill_typed("tools", tool, '{"type": "function", "function": {"name": …}}')
+    raise ill("tools", tool, '{"type": "function", "function": {"name": …}}')
 
 
-def _tool_choice(told: _Body) -> str | Mapping[str, Any] | None:
+def _tool_choice(told: Fields) -> str | Mapping[str, Any] | None:
     choice = told.fields.get("tool_choice")
     if isinstance(choice, str) and choice not in ("none", "auto", "required"):
-        raise _ill_typed("tool_choice", choice, '"none", "auto", "required" or one function')
+        raise ill("tool_choice", choice, '"none", "auto", "required" or one function')
     return choice if isinstance(choice, str) else told.object("tool_choice")
 
 
-def _response_format(told: _Body) -> Mapping[str, Any] | None:
+def _response_format(told: Fields) -> Mapping[str, Any] | None:
     """None for plain text, which is no format to keep to."""
     wanted = told.object("response_format")
     kind = wanted and wanted.get("type")
     if wanted is not None and kind not in ("text", "json_object", "json_schema"):
-        raise _ill_typed("response_format", wanted, '{"type": "json_object"} or a "json_schema"')
+        raise ill("response_format", wanted, '{"type": "json_object"} or a "json_schema"')
     return None if kind == "text" else wanted

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bench.gpu import run
 
 
+@pytest.mark.real
 async def test_it_holds_on_a_cpu() -> None:
     assert await run("cpu", tiny=True) == []

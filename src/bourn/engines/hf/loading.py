@@ -6,6 +6,8 @@ code that comes with a checkpoint is left alone unless somebody asks for it.
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +20,7 @@ from bourn.engines.hf.faults import told_plainly
 from bourn.engines.hf.folder import Folder
 from bourn.engines.hf.placing import Placing
 from bourn.engines.hf.quiet import quietly
+from bourn.engines.launch import environment
 from bourn.errors import LoadFailed
 
 if TYPE_CHECKING:
@@ -63,6 +66,7 @@ def load(  # noqa: PLR0913 (all but the first are by name)
     """
     text = None if chat_template is None else template(chat_template)
     check_installed()
+    _share_cores()
     here = Folder.read(folder)
     with _LOADING, told_plainly(here.name), quietly(on_progress):
         here.check(code=trust_remote_code)
@@ -71,6 +75,12 @@ def load(  # noqa: PLR0913 (all but the first are by name)
             _compute_in(threads)
         model, tokenizer = _read(here, placing, code=trust_remote_code)
     return Loaded(model.eval().requires_grad_(requires_grad=False), tokenizer, text, own=True)
+
+
+def _share_cores() -> None:
+    """Let torch's threads wait as llama.cpp's do (`launch`); they read it when they are loaded."""
+    if "torch" not in sys.modules:
+        os.environ.update(environment(os.environ))
 
 
 def _compute_in(threads: int) -> None:
