@@ -108,7 +108,6 @@ async def test_a_checkpoint_that_is_served_has_a_process_of_its_own(tmp_path: Pa
     [
         ({"chat_template": "chatmk"}, TemplateError, "no chat template"),
         ({"llama_server": "x"}, SettingsError, "--llama-server is for GGUF files"),
-        ({"compile": True}, SettingsError, "no engine here compiles"),
     ],
 )
 def test_wrong_wishes_are_told_before_anything_is_loaded(

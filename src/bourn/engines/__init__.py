@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bourn.errors import SettingsError
 from bourn.settings import variable
 
 if TYPE_CHECKING:
@@ -118,23 +117,9 @@ def _transformers(
         apart = Apart(config, on_progress=on_progress)
         apart.spawn()
         return apart
-    from functools import partial
+    from bourn.engines.hf.worker import here
 
-    from bourn.engines.hf.engine import Transformers
-    from bourn.engines.hf.loading import load
-
-    wanted = partial(
-        load,
-        source.folder,
-        dtype=config.dtype,
-        device=config.device,
-        quantization=config.quantization,
-        chat_template=config.chat_template,
-        trust_remote_code=config.trust_remote_code,
-        threads=config.threads,
-        on_progress=on_progress,
-    )
-    return Transformers(wanted, slots=config.slots, window=config.window, name=config.name)
+    return here(config, on_progress)
 
 
 def _config(source: Checkpoint, settings: Settings, *, serving: bool) -> Config:
@@ -143,8 +128,6 @@ def _config(source: Checkpoint, settings: Settings, *, serving: bool) -> Config:
     from bourn.engines.fit import device
     from bourn.engines.hf.worker import Config
 
-    if settings.compile:
-        raise SettingsError("no engine here compiles a model yet", hint="leave --compile out")
     named, quantization = settings.chat_template, settings.quantization
     if quantised(configuration(source.folder)) and "quantization" not in settings.called_for:
         quantization = None  # a standing wish, and it is small already
@@ -159,6 +142,7 @@ def _config(source: Checkpoint, settings: Settings, *, serving: bool) -> Config:
         chat_template=None if named is None else template(named),
         trust_remote_code=settings.trust_remote_code,
         threads=settings.threads,
+        compiled=settings.compile,
     )
 
 

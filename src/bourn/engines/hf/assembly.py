@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from bourn.engines.base import ModelInfo
 from bourn.engines.hf.batcher import Batcher
@@ -15,12 +15,15 @@ from bourn.engines.hf.generation_config import defaults_of, own_processors
 from bourn.engines.hf.loading import Loaded
 from bourn.engines.hf.memory import available
 from bourn.engines.hf.outbox import Outbox
+from bourn.engines.hf.packing import pack
 from bourn.engines.hf.prompts import Prompts
 from bourn.engines.hf.rendering import templates_of
 from bourn.engines.hf.runner import Runner
 from bourn.engines.hf.sampler import Sampler
+from bourn.engines.hf.step import Backend
 from bourn.engines.hf.support import slots_refusal
 from bourn.engines.hf.vocabulary import Vocabulary, marks_of
+from bourn.errors import LoadFailed
 
 logger = logging.getLogger("bourn.engines")
 
@@ -37,14 +40,25 @@ WHY = {
 }
 
 
-def assemble(loaded: Loaded, *, slots: int, window: int | None, name: str, outbox: Outbox) -> Parts:
+class Size(NamedTuple):
+    """slots: requests at once. window: tokens of each; None is as many as model and memory have."""
+
+    slots: int
+    window: int | None = None
+    compiled: bool = False
+
+
+def assemble(loaded: Loaded, size: Size, *, name: str, outbox: Outbox) -> Parts:
     """Who does what for this model: on slots where it can be served so, else by `generate`.
 
     Raises:
+        LoadFailed: it is to be compiled and cannot be.
         EngineError: there is no memory for the slots.
     """
     model, tokenizer = loaded.model, loaded.tokenizer
-    template = _template(loaded)
+    if loaded.own:
+        pack(model)
+    template, config = _template(loaded), model.generation_config
     vocabulary = Vocabulary(
         tokenizer,
         marks=marks_of(template),
@@ -52,31 +66,47 @@ def assemble(loaded: Loaded, *, slots: int, window: int | None, name: str, outbo
         closes=model.config.is_encoder_decoder,
     )
     prompts = Prompts(tokenizer, vocabulary, loaded.template)
-    its_ends = ends(tokenizer, model.config, model.generation_config, loaded.template)
-    info = replace(
-        _info(model, prompts, its_ends, name),
-        chat_template=template is not None,
-        prefills=template is not None and prompts.prefills,
+    its_ends = ends(tokenizer, model.config, config, loaded.template)
+    backend, facts = _backend(model, size, Sampler(vocabulary, vocabulary.size), outbox)
+    return Parts(
+        info=replace(
+            _info(model, prompts, its_ends, name),
+            chat_template=template is not None,
+            prefills=template is not None and prompts.prefills,
+            **facts,
+        ),
+        vocabulary=vocabulary,
+        prompts=prompts,
+        ends=its_ends,
+        outbox=outbox,
+        backend=backend,
+        generation_config=config,
+        processors=own_processors(config),
     )
-    longest = window or stated_window(model.config) or UNSTATED
-    config = model.generation_config
-    own = config, own_processors(config)
-    sampler = Sampler(vocabulary, vocabulary.size)
+
+
+def _backend(
+    model: Any, size: Size, sampler: Sampler, outbox: Outbox
+) -> tuple[Backend, dict[str, Any]]:
+    """What makes tokens, and what there is to know of it."""
+    window = size.window or stated_window(model.config) or UNSTATED
     if (why := slots_refusal(model)) is not None:
-        notice = f"{name} is served one answer at a time: {why}"
+        if size.compiled:
+            raise LoadFailed(f"it cannot be compiled: {why}", hint="leave --compile out")
+        notice = f"it is served one answer at a time: {why}"
         logger.info(notice)
-        info = replace(info, window=longest, slots=1, notice=notice)
-        generating = Generating(model, sampler, told=outbox.send)
-        return Parts(info, vocabulary, prompts, its_ends, outbox, generating, *own)
-    runner = Runner(model, slots=slots, window=longest)
-    if window is None:
-        device = model.get_input_embeddings().weight.device
-        longest = _affordable(longest, slots * runner.bytes_per_token, device)
-    taken = slots * longest * runner.bytes_per_token
-    logger.info("%d slots of %d tokens: %.1f GB of keys and values", slots, longest, taken / 1e9)
-    info = replace(info, window=longest, slots=slots, kv_bytes=taken)
-    batcher = Batcher(runner, sampler, slots=slots, told=outbox.send)
-    return Parts(info, vocabulary, prompts, its_ends, outbox, batcher, *own)
+        facts = {"window": window, "slots": 1, "notice": notice}
+        return Generating(model, sampler, told=outbox.send), facts
+    runner = Runner(model, slots=size.slots, window=window, compiled=size.compiled)
+    each = size.slots * runner.bytes_per_token
+    if size.window is None:
+        window = _affordable(window, each, model.get_input_embeddings().weight.device)
+    taken = window * each
+    logger.info(
+        "%d slots of %d tokens: %.1f GB of keys and values", size.slots, window, taken / 1e9
+    )
+    facts = {"window": window, "slots": size.slots, "kv_bytes": taken}
+    return Batcher(runner, sampler, slots=size.slots, told=outbox.send), facts
 
 
 def stated_window(config: Any) -> int | None:

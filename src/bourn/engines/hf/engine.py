@@ -55,11 +55,19 @@ class Transformers:
 
     load: gives the model and its tokenizer; called once, in a thread. slots: requests at once.
     window: tokens of prompt and answer together; None is the model's own, as far as memory goes.
+    compiled: see `runner.Runner`.
     """
 
     def __init__(
-        self, load: Callable[[], Loaded], *, slots: int = 8, window: int | None = None, name: str
+        self,
+        load: Callable[[], Loaded],
+        *,
+        slots: int = 8,
+        window: int | None = None,
+        name: str,
+        compiled: bool = False,
     ) -> None:
+        self._compiled = compiled
         self._load = load
         self._slots = slots
         self._window = window
@@ -142,12 +150,10 @@ class Transformers:
             return self._parts
 
     def _take_apart(self, outbox: Outbox) -> Parts:
-        from bourn.engines.hf.assembly import assemble
+        from bourn.engines.hf.assembly import Size, assemble
 
-        loaded = self._load()
-        return assemble(
-            loaded, slots=self._slots, window=self._window, name=self._name, outbox=outbox
-        )
+        size = Size(self._slots, self._window, compiled=self._compiled)
+        return assemble(self._load(), size, name=self._name, outbox=outbox)
 
 
 def _read(prompts: Prompts, request: Request) -> tuple[list[int], Channel]:

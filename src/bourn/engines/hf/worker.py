@@ -20,7 +20,7 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bourn.engines import OnProgress
 from bourn.engines.base import Engine
@@ -44,9 +44,6 @@ from bourn.engines.llamacpp_worker import die_with
 from bourn.errors import BournError, Interrupted, InvalidRequest, LoadFailed
 from bourn.types import Piece, Request
 
-if TYPE_CHECKING:
-    from bourn.engines.hf.loading import Loaded
-
 logger = logging.getLogger("bourn.engines")
 
 
@@ -69,6 +66,7 @@ class Config:
     chat_template: str | None = None
     trust_remote_code: bool = False
     threads: int | None = None
+    compiled: bool = False
     host: str = ""
     port: int = 0
     key: str = ""
@@ -94,27 +92,32 @@ Build = Callable[[Config, OnProgress], Engine]
 
 
 def main() -> None:
-    run(_transformers)
+    run(here)
 
 
-def _transformers(config: Config, on_progress: OnProgress) -> Engine:
+def here(config: Config, on_progress: OnProgress | None = None) -> Engine:
+    """The engine of `config` in this process; it loads when it is started."""
     from bourn.engines.hf.engine import Transformers
+    from bourn.engines.hf.loading import load
 
-    def loaded() -> Loaded:
-        from bourn.engines.hf.loading import load  # torch: seconds, in the thread that loads
-
-        return load(
-            Path(config.folder),
-            dtype=config.dtype,
-            device=config.device,
-            quantization=config.quantization,
-            chat_template=config.chat_template,
-            trust_remote_code=config.trust_remote_code,
-            threads=config.threads,
-            on_progress=on_progress,
-        )
-
-    return Transformers(loaded, slots=config.slots, window=config.window, name=config.name)
+    wanted = partial(
+        load,
+        Path(config.folder),
+        dtype=config.dtype,
+        device=config.device,
+        quantization=config.quantization,
+        chat_template=config.chat_template,
+        trust_remote_code=config.trust_remote_code,
+        threads=config.threads,
+        on_progress=on_progress,
+    )
+    return Transformers(
+        wanted,
+        slots=config.slots,
+        window=config.window,
+        name=config.name,
+        compiled=config.compiled,
+    )
 
 
 def run(build: Build) -> None:
