@@ -148,6 +148,19 @@ async def one(model: bourn.aio.Model, today: Today) -> None:
     )
 
 
+async def own(_: bourn.aio.Model, today: Today) -> None:
+    """One stream of a model that the user has loaded: nothing of it is packed."""
+    async with bourn.aio.hf(*loaded(), slots=STREAMS) as model:
+        await one(model, today)
+
+
+async def compiled(_: bourn.aio.Model, today: Today) -> None:
+    began = perf_counter()
+    async with bourn.aio.load(str(real_checkpoint()), slots=1, compile=True) as model:
+        print(f"compiled after {perf_counter() - began:.0f} s")
+        await one(model, today)
+
+
 async def serve(model: bourn.aio.Model, _: Today) -> None:
     with serving(real_checkpoint()) as url:
         tell(
@@ -207,6 +220,8 @@ PARTS = {
     "batches": batches,
     "threads": threads,
     "one": one,
+    "own": own,
+    "compiled": compiled,
     "serve": serve,
     "turns": turns,
     "beside": beside,
@@ -220,9 +235,9 @@ def loaded() -> tuple[Any, Any]:
 
 
 async def measure(names: list[str]) -> None:
-    ours, tokenizer = loaded()
     today = Today(*loaded())
-    async with bourn.aio.hf(ours, tokenizer, slots=STREAMS, window=8192) as model:
+    folder = str(real_checkpoint())
+    async with bourn.aio.load(folder, slots=STREAMS, window=8192, dtype="bfloat16") as model:
         for name in names:
             print(f"-- {name}")
             await PARTS[name](model, today)

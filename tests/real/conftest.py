@@ -1,7 +1,9 @@
-"""The real model, and an engine with it for each module that wants one."""
+"""The real model in both its forms, and the programs of other people that tests want."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -26,6 +28,22 @@ def checkpoint() -> Path:
         return real_checkpoint()
     except FileNotFoundError as missing:
         pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def nginx() -> Path:
+    return _installed("nginx", package="nginx-light")
+
+
+def _installed(program: str, *, package: str) -> Path:
+    """Where it is. That it is missing is a reason to skip, but not where it was to be there."""
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin"  # which users may not have in theirs
+    if (found := shutil.which(program, path=path)) is not None:
+        return Path(found)
+    told = f"apt-get install {package} brings {program}"
+    if os.environ.get("BOURN_CI"):
+        pytest.fail(told)
+    pytest.skip(told)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -146,8 +146,8 @@ METRICS: dict[str, Any] = {
     "description": "What the server counts, as a page for Prometheus.",
     "responses": {
         "200": {
-            "description": "The page; as OpenMetrics for who accepts that.",
-            "content": {"text/plain": _PAGE, "application/openmetrics-text": _PAGE},
+            "description": "The page.",
+            "content": {"text/plain": _PAGE},
         },
         **_ERRORS,
     },

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple, Protocol, get_args
 
-from prometheus_client import ProcessCollector
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, ProcessCollector, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
 )
-from prometheus_client.exposition import choose_encoder
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -71,16 +70,16 @@ class Telemetry:
 
     async def endpoint(self, http: Request) -> Response:
         """The route of the page. The application's state holds the fleet."""
-        page, content_type = self.page(http.app.state.fleet, http.headers.get("accept", ""))
-        return Response(page, headers={"content-type": content_type, "cache-control": "no-store"})
+        page = self.page(http.app.state.fleet)
+        headers = {"content-type": CONTENT_TYPE_PLAIN_0_0_4, "cache-control": "no-store"}
+        return Response(page, headers=headers)
 
-    def page(self, fleet: Fleet, accept: str = "") -> tuple[bytes, str]:
-        """The page, and its content type. accept: that header; scrapers may ask for OpenMetrics."""
+    def page(self, fleet: Fleet) -> bytes:
+        """Always as plain text: as OpenMetrics a name's colon is lost, in some lines of it."""
         for model in fleet.hubs:
             self._tallies[model]  # its zeros are told before anything has happened
-        encode, content_type = choose_encoder(accept)
         families = chain(_now(fleet), self._so_far(), self._process.collect())
-        return encode(_Families(families)), content_type
+        return generate_latest(_Families(families))
 
     def _so_far(self) -> Iterator[Metric]:
         responses = CounterMetricFamily(
