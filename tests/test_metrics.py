@@ -24,7 +24,7 @@ def test_times_of_a_plain_answer() -> None:
     assert (told.queue_time, told.ttft, told.first_text, told.total) == (1, 3, 3, 7)
     assert told.tokens == 3
     assert told.tokens_per_second == pytest.approx(2 / 3)
-    assert (told.itl_p50, told.itl_p99) == (2, 2)
+    assert (told.itl_p50, told.itl_p99, told.itl_mean) == (2, 2, 1.5)
 
 
 def test_an_empty_role_piece_and_progress_are_no_tokens() -> None:

@@ -63,7 +63,9 @@ def _part(value: Any) -> TextPart | ImagePart:
             return ImagePart(url)
         case {"type": "image_url", "image_url": {"url": str(url), "detail": str(detail)}}:
             return ImagePart(url, detail)
-        case {"type": "image_url", "image_url": {"url": str(url)}}:
+        case {"type": "image_url", "image_url": {"url": str(url)} as image} if (
+            image.get("detail") is None
+        ):
             return ImagePart(url)
     raise InvalidRequest(
         f"content has a part of an unknown kind: {value!r:.80}",

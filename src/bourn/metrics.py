@@ -85,6 +85,7 @@ class Recorder:
             prompt_tokens=usage.prompt_tokens,
             cached_tokens=usage.cached_tokens,
             estimated=usage.estimated,
+            itl_mean=sum(gaps) / len(gaps) if gaps else None,
         )
 
     def _since(self, moment: float | None) -> float | None:

@@ -292,7 +292,8 @@ class Metrics:
     ttft: to the first generated token of any kind, reasoning included. first_text: to the first
     text of the answer. total: to the end. queue_time: spent waiting for a slot.
     tokens: generated. tokens_per_second: after the first token, so the prompt does not count.
-    itl_p50, itl_p99: inter-token latency, the middle one and the slowest in a hundred.
+    itl_mean, itl_p50, itl_p99: inter-token latency of each choice, from one of its tokens to the
+        next: the mean, the middle one, and the slowest in a hundred.
     prompt_tokens, cached_tokens: read in all, and of these found in the KV cache.
     Where nothing was generated the times are None.
     """
@@ -308,6 +309,7 @@ class Metrics:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     estimated: bool = False
+    itl_mean: float | None = None
 
 
 State = Literal["complete", "cancelled", "failed", "lost", "blocked"]

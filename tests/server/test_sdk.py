@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import openai
 import pytest
-from openai import AsyncOpenAI, OpenAI
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI
 from pydantic import BaseModel
 
 from bourn.engines.scripted import Script
@@ -19,6 +20,7 @@ from bourn.types import Request
 from tests.support.scripted_site import Site, site
 from tests.support.served_app import serving
 
+TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # made once, since that takes long; never used
 HI: Any = [{"role": "user", "content": "hi"}]
 TOOLS: Any = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
 CALLED = 'Well.<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
@@ -30,8 +32,15 @@ class Clients:
 
     def __init__(self, server: Site, url: str, key: str) -> None:
         self.server = server
-        self.awaited = AsyncOpenAI(base_url=url, api_key=key, max_retries=0)
-        self._plain = OpenAI(base_url=url, api_key=key, max_retries=0)
+        self.awaited = AsyncOpenAI(
+            base_url=url,
+            api_key=key,
+            max_retries=0,
+            http_client=DefaultAsyncHttpxClient(verify=TLS),
+        )
+        self._plain = OpenAI(
+            base_url=url, api_key=key, max_retries=0, http_client=DefaultHttpxClient(verify=TLS)
+        )
 
     async def plain(self, work: Callable[[OpenAI], Any]) -> Any:
         """What people write without `await`, in a thread of its own."""

@@ -274,3 +274,13 @@ def test_usage_only_when_asked() -> None:
     for bad in (5, {"include_usage": "yes"}, {"usage": True}, {"include_obfuscation": True}):
         with pytest.raises(InvalidRequest, match="stream_options"):
             wants_usage({"stream_options": bad})
+
+
+def test_what_is_huge_is_refused_in_few_words() -> None:
+    for huge in ({"x" * 10**6: 1}, {"n": "9" * 10**6}, {"tools": [5] * 10**5}):
+        with pytest.raises(InvalidRequest) as raised:
+            request_of(HI | huge)
+        assert len(str(raised.value)) < 200
+        assert len(raised.value.field or "") < 100
+    with pytest.raises(InvalidRequest, match="`messages` is 10001"):
+        request_of({"messages": HI["messages"] * 10_001})

@@ -4,9 +4,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from bourn.errors import EngineError
 from bourn.types import (
     Channel,
@@ -20,22 +17,19 @@ from bourn.types import (
     Queued,
     Sampling,
     Started,
-    TokenLogprob,
-    ToolDelta,
     Usage,
 )
-from bourn.wire.answers import ChunkWriter, Head, speed_object
+from bourn.wire.answers import Head, speed_object
 from bourn.wire.frames import Frames
 
 CHAT = Head("chatcmpl-1.2", 'a "model"', 1_800_000_000)
-TEXT = Head("cmpl-1.2", "m", 1_800_000_000, chat=False)
-SPEED = Metrics(queue_time=0.5, ttft=0.75, total=1.5, tokens_per_second=10.0)
+SPEED = Metrics(queue_time=0.5, ttft=0.75, total=1.5, tokens_per_second=10.0, itl_mean=0.1)
 END: Event = Done("complete", Usage(3, 4), SPEED)
 STOP: Event = Finished(FinishReason.STOP)
 
 
-def written(events: Sequence[Event], head: Head = CHAT, **how: Any) -> str:
-    made = Frames(head, **how)
+def written(events: Sequence[Event], **how: Any) -> str:
+    made = Frames(CHAT, **how)
     return "".join(made.frames_of(number, event) for number, event in enumerate(events, 1))
 
 
@@ -49,33 +43,6 @@ def ids(text: str) -> list[str]:
     """Of each frame."""
     blocks = text.split("\n\n")[:-1]
     return [block.partition("\n")[0] if block.startswith("id: ") else "" for block in blocks]
-
-
-texts = st.text(max_size=8) | st.sampled_from(["\n", '"', "\\", "\0", "é🔥", "\u2028", "</s>"])
-logprobs = st.just(TokenLogprob("a", -0.5, b"a"))
-deltas = st.builds(
-    Delta,
-    texts.filter(bool),
-    st.sampled_from([Channel.ANSWER, Channel.REASONING, Channel.TOOL]),
-    st.integers(0, 2),
-    logprobs=st.lists(logprobs, max_size=1).map(tuple),
-)
-calls = st.builds(
-    Delta,
-    st.just(""),
-    st.just(Channel.TOOL),
-    st.integers(0, 2),
-    tool=st.just(ToolDelta(0, "c", "f", "{}")),
-)
-
-
-@given(st.lists(deltas | calls, max_size=12), st.sampled_from([CHAT, TEXT]))
-def test_the_quick_way_says_what_the_chunks_say(events: list[Delta], head: Head) -> None:
-    writer = ChunkWriter(head)
-    chunks = [chunk for event in events for chunk in writer.chunks_of(event)]
-    made = written([*events, END], head)
-    assert told(made) == chunks
-    assert "\r" not in made.replace("\\r", "")
 
 
 def test_the_last_frame_of_an_event_has_its_number() -> None:

@@ -39,7 +39,7 @@ async def complete(http: HTTPRequest) -> Response:
 
 async def _answer(http: HTTPRequest, known: dict[str, Any], *, chat: bool) -> Response:
     if not _is_json(http.headers.get("content-type", "")):
-        return refused(415, "the body is no JSON; say `Content-Type: application/json`")
+        return refused(415, "this route takes JSON: say so, `Content-Type: application/json`")
     fleet, config = fleet_of(http), config_of(http)
     told = Fields(_object(await http.body()))
     told.refuse_unknown(known)

@@ -12,6 +12,7 @@ from bourn.server.state import fleet_of
 routes = APIRouter(tags=["health"])
 
 
+@routes.head("/health", include_in_schema=False)
 @routes.get("/health", **gives("Health", "The process lives."))
 async def health() -> Response:
     """Whether the process lives."""
@@ -21,6 +22,7 @@ async def health() -> Response:
 _NOT_YET = {"503": json_of("Readiness", "It is loading, or about to stop.")}
 
 
+@routes.head("/ready", include_in_schema=False)
 @routes.get("/ready", **gives("Readiness", "Requests are taken.", **_NOT_YET))
 async def ready(http: HTTPRequest) -> Response:
     """Whether requests are taken: not while models are loaded first, nor before a stop."""

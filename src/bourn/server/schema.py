@@ -10,7 +10,7 @@ from typing import Any
 
 from bourn.hub import ABANDONED
 from bourn.server.wishes import DIRECTIVES
-from bourn.wire.body import LONGEST_STOP, MOST_CHOICES, MOST_STOPS
+from bourn.wire.body import LONGEST_STOP, MOST_CHOICES, MOST_MESSAGES, MOST_STOPS
 
 Schema = dict[str, Any]
 
@@ -53,7 +53,7 @@ _CALL: Schema = {
 _PICTURE: Schema = {
     "type": "object",
     "required": ["url"],
-    "properties": {"url": _TEXT, "detail": _TEXT},
+    "properties": {"url": _TEXT, "detail": {"type": ["string", "null"]}},
 }
 _PART: Schema = {
     "anyOf": [
@@ -158,6 +158,7 @@ _CHAT_FIELDS: Schema = {
         "type": "array",
         "items": _MESSAGE,
         "minItems": 1,
+        "maxItems": MOST_MESSAGES,
         "description": "The conversation so far.",
     },
     **_COMMON,

@@ -131,7 +131,7 @@ def speed_object(metrics: Metrics, *, earlier: bool = False) -> dict[str, Any]:
         "time_to_first_token_ms": _ms(metrics.ttft),
         "generation_time_ms": _ms(metrics.total - metrics.queue_time),
         "queue_time_ms": _ms(metrics.queue_time),
-        "mean_itl_ms": _ms(1 / rate if rate else None),
+        "mean_itl_ms": _ms(metrics.itl_mean),
         "tokens_per_second": rate and round(rate, 2),
         "total_time_ms": _ms(metrics.total),
         "itl_p50_ms": _ms(metrics.itl_p50),

@@ -15,6 +15,7 @@ from bourn.messages import messages_of
 from bourn.types import Message, Request, Sampling
 from bourn.wire.fields import Fields, ill, whole_of
 
+MOST_MESSAGES = 10_000
 MOST_CHOICES = 128
 MOST_STOPS = 64
 LONGEST_STOP = 1000
@@ -151,8 +152,10 @@ def _prompt(told: Fields) -> str | tuple[int, ...] | None:
 
 
 def _ids(name: str, listed: Sequence[Any]) -> tuple[int, ...]:
-    ids = [whole for token in listed if (whole := whole_of(token)) is not None]
-    if len(ids) < len(listed) or not all(0 <= token < 2**31 for token in ids):
+    ids = listed
+    if set(map(type, listed)) - {int}:
+        ids = [whole for token in listed if (whole := whole_of(token)) is not None]
+    if len(ids) < len(listed) or (ids and not 0 <= min(ids) <= max(ids) < 2**31):
         raise ill(name, listed, "a list of token ids")
     return tuple(ids)
 
@@ -191,6 +194,8 @@ def _least(told: Fields, limit: int | None) -> int:
 
 
 def _messages(listed: Sequence[Any]) -> tuple[Message, ...]:
+    if len(listed) > MOST_MESSAGES:
+        raise ill("messages", len(listed), f"at most {MOST_MESSAGES} messages")
     for place, message in enumerate(listed):
         if not isinstance(message, Mapping):
             raise ill(f"messages[{place}]", message, "an object")

@@ -11,6 +11,9 @@ from bourn.errors import InvalidRequest
 
 T = TypeVar("T")
 
+_SHOWN = 80  # characters of what was sent
+_JSON = json.JSONEncoder(ensure_ascii=False, default=str)
+
 
 class Fields:
     """Fields by type. Each raises `InvalidRequest`, naming the field, where the type is wrong.
@@ -50,6 +53,7 @@ class Fields:
         known = set(known)
         for name in self.fields:
             if name not in known:
+                name = name[:_SHOWN]  # noqa: PLW2901 (it may be as long as a body)
                 near = get_close_matches(name, known, 1)
                 hint = f"did you mean `{self._where}{near[0]}`?" if near else "leave it out"
                 told = self._where + name
@@ -71,5 +75,9 @@ def whole_of(value: object) -> int | None:
 
 def ill(name: str, value: object, words: str) -> InvalidRequest:
     """The error for a field whose value is not what its `words` say."""
-    told = json.dumps(value, default=str, ensure_ascii=False)
-    return InvalidRequest(f"`{name}` is {told:.80}", hint=f"give {words}", field=name)
+    told = ""
+    for part in _JSON.iterencode(value):
+        told += part
+        if len(told) > _SHOWN:
+            break  # it may be as long as a body
+    return InvalidRequest(f"`{name}` is {told[:_SHOWN]}", hint=f"give {words}", field=name)
