@@ -104,6 +104,9 @@ def test_ended_anywhere_and_gone_on_with_it_is_the_same(
         for _ in range(data.draw(st.integers(1, 3))):
             asyncio.run(run(given, path, stop_after=data.draw(st.integers(0, len(given)))))
             there = path.read_bytes()  # and killed while it wrote
-            path.write_bytes(there[: data.draw(st.integers(0, len(there)))])
+            share = data.draw(
+                st.integers(0, 1000)
+            )  # its length is not the same again: it has times
+            path.write_bytes(there[: len(there) * share // 1000])
         asyncio.run(run(given, path))
         assert told(path) == told(whole)

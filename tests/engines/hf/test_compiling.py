@@ -55,9 +55,8 @@ def test_compiled_rows_together_are_as_alone() -> None:
 @pytest.mark.real
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no compiler here")
-@pytest.mark.parametrize("architecture", ["llama", "gemma2", "gpt_oss"])
-def test_compiled_to_machine_code_as_well(architecture: str) -> None:
-    check(tiny(architecture), seed=3)
+def test_compiled_to_machine_code_as_well() -> None:
+    check(tiny("gemma2"), seed=3)
 
 
 def answer(runner: Runner) -> torch.Tensor:

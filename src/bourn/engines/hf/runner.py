@@ -138,32 +138,31 @@ class Runner:
             self._call = cost * self._layers // max(1, self.bytes_per_token)
 
     def _compile(self, slots: int) -> None:
-        """For each size, and see whether it says the same."""
         if self._slots.gathered:
             raise LoadFailed("a model that keeps keys compressed cannot be compiled", hint=LEAVE)
-        compiled = Compiled(
-            self._model, slots=slots, cache_name=self._cache_name, device=self._device
-        )
-        for size in compiled.sizes:
-            self._compiled = None
-            self.read([Part(slot, 0, (1, 2)) for slot in range(size)], [])
-            going_on = [Part(slot, 2, (3,)) for slot in range(size)]
-            right = self.read(going_on, range(size)).float()
-            self._compiled = compiled
-            off = _first(self, going_on).float() - right
-            if not off.square().mean().sqrt() <= OFF * right.std():
-                raise LoadFailed("the compiled model says something else", hint=LEAVE)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the compiler's, of its own parts
+            compiled = Compiled(
+                self._model, slots=slots, cache_name=self._cache_name, device=self._device
+            )
+            for size in compiled.sizes:
+                self._prove(compiled, size)
 
-
-def _first(runner: Runner, parts: Sequence[Part]) -> Tensor:
-    """The pass in which it is compiled."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the compiler's, of its own parts
+    def _prove(self, compiled: Compiled, size: int) -> None:
+        """Compile for passes of so many tokens, and see whether they say the same."""
+        *prompt, last = ordinary(self._model.config, 1 + min(16, self._slots.window - 1))
+        going_on = [Part(slot, len(prompt), (last,)) for slot in range(size)]
+        self._compiled = None
+        self.read([Part(slot, 0, prompt) for slot in range(size)], [])
+        right = self.read(going_on, range(size)).float()
+        self._compiled = compiled
         try:
-            return runner.read(parts, range(len(parts)))
-        except Exception as error:  # of many kinds
+            off = self.read(going_on, range(size)).float() - right
+        except Exception as error:  # the compiler's, of many kinds
             why = " ".join(str(error).split("\n")[:2])
             raise LoadFailed(f"the model cannot be compiled: {why}", hint=LEAVE) from error
+        if not off.square().mean().sqrt() <= OFF * right.std():
+            raise LoadFailed("the compiled model says something else", hint=LEAVE)
 
 
 def entrance(model: Any) -> torch.device:
@@ -172,6 +171,19 @@ def entrance(model: Any) -> torch.device:
     hook = getattr(embeddings, "_hf_hook", None)
     device = getattr(hook, "execution_device", None)
     return embeddings.weight.device if device is None else torch.device(device)
+
+
+def ordinary(config: Any, count: int) -> list[int]:
+    """Some tokens for a trial: none that marks anything, and far from one another."""
+    text = config.get_text_config(decoder=True)
+    special = {
+        value
+        for one in (config, text)
+        for name, value in vars(one).items()
+        if name.endswith(("token_id", "token_index"))
+    }
+    ordinary = [token for token in range(min(text.vocab_size, 10_000)) if token not in special]
+    return [ordinary[(step * 2_617) % len(ordinary)] for step in range(1, count + 1)]
 
 
 def unfolds(config: Any) -> bool:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bourn.engines.hf.layout import Part
 from bourn.engines.hf.lending import names
-from bourn.engines.hf.runner import Runner, entrance
+from bourn.engines.hf.runner import Runner, entrance, ordinary
 from bourn.engines.hf.slots import Unservable
 from bourn.engines.hf.step import Copy
 
@@ -113,7 +113,7 @@ def _has_alibi(config: Any) -> bool:
 
 def _trial_refusal(model: Any) -> str | None:
     """Two rows that join, are read in pieces and go on together, then one that copies another."""
-    ids = _tokens(model.config, 14)
+    ids = ordinary(model.config, 14)
     long, short = ids[:9], ids[9:]
     of_long, of_short = (_alone(model, row) for row in (long, short))
     runner = Runner(model, slots=4, window=len(long))
@@ -158,16 +158,3 @@ def _is_exact(model: Any) -> bool:
     """Whether it computes in float32, all of it."""
     exact = model.dtype is torch.float32 and getattr(model, "hf_quantizer", None) is None
     return exact and torch.get_float32_matmul_precision() == "highest"
-
-
-def _tokens(config: Any, count: int) -> list[int]:
-    """Ordinary ones, far from one another."""
-    text = config.get_text_config(decoder=True)
-    special = {
-        value
-        for one in (config, text)
-        for name, value in vars(one).items()
-        if name.endswith(("token_id", "token_index"))
-    }
-    ordinary = [token for token in range(min(text.vocab_size, 10_000)) if token not in special]
-    return [ordinary[(step * 2_617) % len(ordinary)] for step in range(1, count + 1)]
