@@ -227,7 +227,7 @@ def hf(
     """
     from bourn.catalog.templates import template
     from bourn.engines.hf.engine import Transformers
-    from bourn.engines.hf.loading import Loaded
+    from bourn.engines.hf.weights.loading import Loaded
 
     text = None if chat_template is None else template(chat_template)
     where = getattr(getattr(model, "config", None), "name_or_path", "")

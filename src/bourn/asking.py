@@ -89,7 +89,7 @@ def _unfold(given: dict[str, Any], own: Any) -> None:
     """What is transformers' own: its configuration's fields, and hooks for the engine."""
     config = given.pop("generation_config", None)
     if config is not None:
-        from bourn.engines.hf.generation_config import options_of  # only where it is used
+        from bourn.engines.hf.sampling.generation_config import options_of  # only where it is used
 
         said = options_of(config, own)
         processors = [*said.pop("logits_processor", ()), *given.pop("logits_processor", ())]

@@ -13,9 +13,9 @@ import pytest
 from bourn.catalog import Checkpoint, Endpoint, ScriptedSource, Source
 from bourn.catalog.templates import template
 from bourn.engines import SERVING_SLOTS, engine_of
-from bourn.engines.hf.apart import Apart
+from bourn.engines.hf.child.apart import Apart
+from bourn.engines.hf.child.worker import Config
 from bourn.engines.hf.engine import Transformers
-from bourn.engines.hf.worker import Config
 from bourn.engines.remote import Remote
 from bourn.engines.scripted import Scripted
 from bourn.errors import LoadFailed, SettingsError, TemplateError

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from platformdirs import user_cache_path
 
 from bourn.catalog.places import bundled
-from bourn.engines.hf.quiet import quietly
+from bourn.engines.hf.weights.quiet import quietly
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -23,7 +23,7 @@ import psutil
 
 from bourn.engines import OnProgress
 from bourn.engines.base import ModelInfo
-from bourn.engines.hf.worker import Config, run
+from bourn.engines.hf.child.worker import Config, run
 from bourn.engines.scripted import ALL_FIELDS, Script, Scripted
 from bourn.errors import EngineError, LoadFailed, PromptTooLong
 from bourn.types import Piece, Request

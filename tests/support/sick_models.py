@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from bourn.engines.hf.quiet import quietly
+from bourn.engines.hf.weights.quiet import quietly
 from tests.support import tiny_tokenizers
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bourn.engines.hf.runner import Runner
+from bourn.engines.hf.forward.runner import Runner
 from bourn.engines.hf.sequence import Drawn, Sequence
 from bourn.engines.hf.step import Copy, Step, Stretch
 from tests.support.paper_model import row

@@ -18,7 +18,7 @@ from bourn.doctor.finding import NEEDS_EXTRA, CannotTell, Checks, Finding, broke
 from bourn.errors import TemplateError
 
 if TYPE_CHECKING:
-    from bourn.engines.hf.rendering import ChatTemplate as Template
+    from bourn.engines.hf.prompting.rendering import ChatTemplate as Template
 
 Said = tuple[str, str]
 """A message: its role and its text."""
@@ -63,7 +63,7 @@ class Chat:
         if self.text is None:
             raise CannotTell("there is no chat template")
         try:
-            from bourn.engines.hf.rendering import ChatTemplate
+            from bourn.engines.hf.prompting.rendering import ChatTemplate
         except ImportError:
             raise CannotTell(NEEDS_EXTRA) from None
         return ChatTemplate(self.renders(), self.text)

@@ -126,7 +126,7 @@ def batching(folder: Folder) -> Finding:
     try:
         from transformers import AutoConfig
 
-        from bourn.engines.hf.support import config_refusal
+        from bourn.engines.hf.forward.support import config_refusal
     except ImportError:
         raise CannotTell(NEEDS_EXTRA) from None
     try:

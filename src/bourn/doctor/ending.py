@@ -12,7 +12,7 @@ from bourn.doctor.finding import CannotTell, Checks, Finding, Fix, broken, note,
 from bourn.doctor.folder import Folder, ids_in
 
 if TYPE_CHECKING:
-    from bourn.engines.hf.ending import TurnEnd
+    from bourn.engines.hf.prompting.ending import TurnEnd
 
 _RUNS_ON = (
     "`generate` runs on past it to its limit, into turns that nobody asked for; bourn does not"

@@ -17,7 +17,7 @@ from bourn.doctor.chat import Chat
 from bourn.doctor.finding import NEEDS_EXTRA, CannotTell
 
 if TYPE_CHECKING:
-    from bourn.engines.hf.ending import Ends, TurnEnd
+    from bourn.engines.hf.prompting.ending import Ends, TurnEnd
 
 Json = Mapping[str, Any]
 
@@ -84,7 +84,7 @@ class Folder:
             from transformers import AutoTokenizer
         except ImportError:
             raise CannotTell(NEEDS_EXTRA) from None
-        from bourn.engines.hf.quiet import quietly
+        from bourn.engines.hf.weights.quiet import quietly
 
         try:
             with quietly():
@@ -131,14 +131,14 @@ class Folder:
     @cached_property
     def turn_end(self) -> TurnEnd | None:
         """How the template ends an answer; None where it does not, or there is none."""
-        from bourn.engines.hf.ending import turn_end
+        from bourn.engines.hf.prompting.ending import turn_end
 
         return turn_end(self.tokenizer, self.template)
 
     @cached_property
     def ends(self) -> Ends:
         """All that its files say about where an answer ends."""
-        from bourn.engines.hf.ending import ends
+        from bourn.engines.hf.prompting.ending import ends
 
         return ends(
             self.tokenizer,

@@ -11,7 +11,7 @@ from bourn.settings import variable
 if TYPE_CHECKING:
     from bourn.catalog import Checkpoint, Gguf, Source
     from bourn.engines.base import Engine
-    from bourn.engines.hf.worker import Config
+    from bourn.engines.hf.child.worker import Config
     from bourn.settings import Settings
 
 
@@ -112,12 +112,12 @@ def _transformers(
     check_installed()
     config = _config(source, settings, serving=serving)
     if serving:
-        from bourn.engines.hf.apart import Apart
+        from bourn.engines.hf.child.apart import Apart
 
         apart = Apart(config, on_progress=on_progress)
         apart.spawn()
         return apart
-    from bourn.engines.hf.worker import here
+    from bourn.engines.hf.child.worker import here
 
     return here(config, on_progress)
 
@@ -126,7 +126,7 @@ def _config(source: Checkpoint, settings: Settings, *, serving: bool) -> Config:
     from bourn.catalog.checkpoint import configuration, quantised
     from bourn.catalog.templates import template
     from bourn.engines.fit import device
-    from bourn.engines.hf.worker import Config
+    from bourn.engines.hf.child.worker import Config
 
     named, quantization = settings.chat_template, settings.quantization
     if quantised(configuration(source.folder)) and "quantization" not in settings.called_for:

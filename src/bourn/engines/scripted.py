@@ -64,6 +64,8 @@ class Scripted:
 
     async def count(self, request: Request) -> int | None:
         """A word is a token."""
+        if isinstance(request.prompt, tuple):
+            return len(request.prompt)
         texts = [message.text for message in request.messages] or [request.prompt or ""]
         return sum(len(text.split()) for text in texts)
 

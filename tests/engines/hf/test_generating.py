@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from bourn.engines.hf.generating import Generating
-from bourn.engines.hf.sampler import Sampler
+from bourn.engines.hf.sampling.sampler import Sampler
 from bourn.engines.hf.sequence import Hooks, Sequence, Wishes
 from bourn.errors import EngineError, Interrupted
 from bourn.types import DEFAULT_SAMPLING, FinishReason, Usage

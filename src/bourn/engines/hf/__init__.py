@@ -1,5 +1,5 @@
 """Hugging Face checkpoints on transformers: many requests in one batch, each exact by itself.
 
-decide (`scheduler`) ▸ do (`runner`, `sampler`) ▸ record (`sequence`), in the thread of a `batcher`;
-what slots cannot serve goes through `generate` instead (`generating`). Tensors stay in here.
+decide (`scheduler`) ▸ do (`forward`, `sampling`) ▸ record (`sequence`), in the thread of a
+`batcher`; what slots cannot serve goes through `generate` (`generating`). Tensors stay in here.
 """

@@ -8,21 +8,21 @@ from typing import Any, NamedTuple
 
 from bourn.engines.base import ModelInfo
 from bourn.engines.hf.batcher import Batcher
-from bourn.engines.hf.ending import Ends, ends
 from bourn.engines.hf.engine import HONOURED, NAME, Parts
+from bourn.engines.hf.forward.packing import pack
+from bourn.engines.hf.forward.runner import Runner
+from bourn.engines.hf.forward.support import slots_refusal
 from bourn.engines.hf.generating import Generating
-from bourn.engines.hf.generation_config import defaults_of, own_processors
-from bourn.engines.hf.loading import Loaded
 from bourn.engines.hf.memory import available
 from bourn.engines.hf.outbox import Outbox
-from bourn.engines.hf.packing import pack
-from bourn.engines.hf.prompts import Prompts
-from bourn.engines.hf.rendering import templates_of
-from bourn.engines.hf.runner import Runner
-from bourn.engines.hf.sampler import Sampler
+from bourn.engines.hf.prompting.ending import Ends, ends
+from bourn.engines.hf.prompting.prompts import Prompts
+from bourn.engines.hf.prompting.rendering import templates_of
+from bourn.engines.hf.prompting.vocabulary import Vocabulary, marks_of
+from bourn.engines.hf.sampling.generation_config import defaults_of, own_processors
+from bourn.engines.hf.sampling.sampler import Sampler
 from bourn.engines.hf.step import Backend
-from bourn.engines.hf.support import slots_refusal
-from bourn.engines.hf.vocabulary import Vocabulary, marks_of
+from bourn.engines.hf.weights.loading import Loaded
 from bourn.errors import LoadFailed
 
 logger = logging.getLogger("bourn.engines")

@@ -19,10 +19,10 @@ from bourn.errors import EngineError, PromptTooLong
 from bourn.types import Channel, Piece, Request, Sampling, Usage
 
 if TYPE_CHECKING:
-    from bourn.engines.hf.ending import Ends
-    from bourn.engines.hf.loading import Loaded
-    from bourn.engines.hf.prompts import Prompts
-    from bourn.engines.hf.vocabulary import Vocabulary
+    from bourn.engines.hf.prompting.ending import Ends
+    from bourn.engines.hf.prompting.prompts import Prompts
+    from bourn.engines.hf.prompting.vocabulary import Vocabulary
+    from bourn.engines.hf.weights.loading import Loaded
 
 NAME = "transformers"
 

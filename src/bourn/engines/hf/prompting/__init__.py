@@ -1,0 +1,1 @@
+"""Tokenizers and chat templates: from messages to ids, and from ids to text."""
