@@ -15,7 +15,7 @@ from bourn.doctor import checkpoint
 from bourn.doctor.finding import Finding, Fix, State
 from bourn.doctor.folder import Folder
 from bourn.doctor.mending import applied, mend
-from bourn.engines.hf.quiet import quietly
+from bourn.engines.hf.weights.quiet import quietly
 from bourn.errors import StoreFailed
 from tests.support import sick_models as sick
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bourn import errors
 from bourn.engines.base import ModelInfo
-from bourn.engines.hf.frames import (
+from bourn.engines.hf.child.frames import (
     Ask,
     Cancel,
     Count,

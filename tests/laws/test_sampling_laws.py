@@ -24,10 +24,10 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from bourn.engines.hf.candidates import Candidates, Manner, Manners, keep, uniform
-from bourn.engines.hf.drawing import Draw, tokens
-from bourn.engines.hf.sampler import Sampler
-from bourn.engines.hf.scores import Memory, changed
+from bourn.engines.hf.sampling.candidates import Candidates, Manner, Manners, keep, uniform
+from bourn.engines.hf.sampling.drawing import Draw, tokens
+from bourn.engines.hf.sampling.sampler import Sampler
+from bourn.engines.hf.sampling.scores import Memory, changed
 from bourn.engines.hf.sequence import Drawn
 from bourn.engines.hf.sequence import Sequence as Row
 from tests.support.rows import row

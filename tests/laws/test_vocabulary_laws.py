@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bourn.engines.hf.vocabulary import Vocabulary
+from bourn.engines.hf.prompting.vocabulary import Vocabulary
 from bourn.text.detokenize import Utf8
 from tests.support import tiny_tokenizers as tiny
 from tests.text.cutting import HARD

@@ -18,8 +18,8 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from bourn.engines.hf.apart import Apart
-from bourn.engines.hf.worker import Config
+from bourn.engines.hf.child.apart import Apart
+from bourn.engines.hf.child.worker import Config
 from bourn.errors import EngineCrashed, LoadFailed, PromptTooLong, UnsupportedField
 from bourn.messages import messages_of
 from bourn.types import DEFAULT_SAMPLING, FinishReason, Piece, Request
@@ -162,8 +162,8 @@ async def test_a_folder_that_is_no_checkpoint_is_told(tmp_path: Path) -> None:
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from bourn.engines.hf.apart import Apart
-from bourn.engines.hf.worker import Config
+from bourn.engines.hf.child.apart import Apart
+from bourn.engines.hf.child.worker import Config
 
 async def main():
     engine = Apart(Config(folder=sys.argv[1]))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bourn.catalog import gguf
-from bourn.engines.hf.loading import Loaded, load
+from bourn.engines.hf.weights.loading import Loaded, load
 from tests.support.real_checkpoint import real_checkpoint
 
 pytestmark = pytest.mark.real

@@ -18,8 +18,8 @@ import pytest
 
 from bourn.engines import OnProgress
 from bourn.engines.base import Engine
-from bourn.engines.hf.apart import Apart
-from bourn.engines.hf.worker import Config
+from bourn.engines.hf.child.apart import Apart
+from bourn.engines.hf.child.worker import Config
 from bourn.engines.scripted import Script, Scripted
 from bourn.errors import (
     EngineCrashed,

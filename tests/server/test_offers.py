@@ -11,7 +11,7 @@ import pytest
 
 from bourn.catalog import Checkpoint, Endpoint, ScriptedSource, Source
 from bourn.engines.base import ModelInfo
-from bourn.engines.hf.apart import Apart
+from bourn.engines.hf.child.apart import Apart
 from bourn.engines.remote import Remote
 from bourn.engines.scripted import Scripted
 from bourn.errors import ModelNotFound, SettingsError
