@@ -166,7 +166,8 @@ def test_any_cutting_of_an_answer_gives_the_same(
     assert without[:2] == whole[:2], "the rest of the answer does not change"
     assert without.stopped == whole.stopped
     assert not without.calls
-    assert whole.calls or whole.tool == without.tool
+    # of a block that is no call nothing is lost but the blanks around it
+    assert whole.calls or whole.tool.split() == without.tool.split()
 
 
 @law
