@@ -15,6 +15,8 @@ import pytest
 import bourn
 from bourn.types import FinishReason
 
+pytestmark = pytest.mark.real
+
 QUESTIONS = [
     "What is the capital of France?",
     "Write the alphabet.",
