@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bourn.archive import Archive
 from bourn.engines.remote import Remote
@@ -115,7 +116,7 @@ def held() -> tuple[int, int, int]:
 def remains() -> int:
     """How much there is of answers that are made, read, or kept."""
     gc.collect()
-    kinds = (Generation, Seat, Reader, MemoryJournal, EventStream, WholeAnswer, Line)
+    kinds = (Generation, Seat, Reader, MemoryJournal, EventStream, WholeAnswer, Line, H11Protocol)
     return sum(issubclass(type(each), kinds) for each in gc.get_objects())
 
 
