@@ -127,8 +127,9 @@ async def test_two_hundred_hang_ups_at_random_moments_leave_nothing() -> None:
 
         async def leave(number: int) -> None:
             body = HI | {"stream": number % 2 == 0, "temperature": number % 3}
-            with await server.ask(CHAT, body):
+            with await server.ask(CHAT, body) as asked:
                 await asyncio.sleep(dice.random() * 0.06)
+                asked.hang_up(reset=number % 5 < 2)
 
         await leave(1)
         await server.quiet()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any, Self
@@ -82,8 +83,13 @@ class Connection:
         """Bytes as they lie there, at most so many; none at the end."""
         return await self._reader.read(most)
 
-    def hang_up(self) -> None:
-        """Be gone at once, whatever is on its way. Idempotent."""
+    def hang_up(self, *, reset: bool = False) -> None:
+        """Be gone at once, whatever is on its way; reset: and not in order. Idempotent."""
+        if reset:
+            now = struct.pack("ii", 1, 0)
+            self._writer.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, now
+            )
         self._writer.transport.abort()
 
     def __enter__(self) -> Self:

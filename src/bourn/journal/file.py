@@ -126,7 +126,7 @@ class JournalFile:
             self._prepare(self._opened)
             self._end_the_lost()
             return self._entries()
-        except BaseException:
+        except BaseException:  # an interrupt too must leave no half a transaction
             self.close()
             raise
 
@@ -186,7 +186,7 @@ class JournalFile:
         try:
             yield file
             file.execute("COMMIT")
-        except BaseException:
+        except BaseException:  # an interrupt too must leave no half a transaction
             if file.in_transaction:  # a full disk may have ended it
                 file.execute("ROLLBACK")
             raise

@@ -152,7 +152,7 @@ class Standby:
                 self._since = self._told = time.monotonic()
                 self._engine = await asyncio.to_thread(self._build, self._progress)
             info = await self._engine.start()
-        except Exception as error:
+        except Exception as error:  # whatever it is, who waits for the load is told
             self._fail(error)
             raise
         if self.state != "ready":

@@ -100,7 +100,7 @@ class EventStream(Response):
             failure = await self._tell(line, scope)
         except ClientDisconnect:
             raise
-        except Exception as error:
+        except Exception as error:  # whatever it is, the client is told in the stream
             if not isinstance(error, BournError):
                 if not line.begun:
                     raise

@@ -60,7 +60,7 @@ class Runner:
             self._try()
             if compiled:
                 self._compile(slots)
-        except BaseException:
+        except BaseException:  # an interrupt too must give the model back as it was
             self.close()
             raise
 
