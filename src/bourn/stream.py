@@ -84,13 +84,13 @@ class Reader:
             batch = await self._journal.read(self._after)
             if batch:
                 self._after += len(batch)
-                if isinstance(batch[-1], Done):
-                    self.leave()
+                self._ended = isinstance(batch[-1], Done)  # its claim lasts till it is read
                 return batch
             if self._abandoned:
                 self.leave()
                 return (Done("cancelled"),)
             await self._wake.wait()
+        self.leave()
         return ()
 
     def cancel(self) -> None:

@@ -44,8 +44,8 @@ def test_the_arguments_for_a_server_of_the_users() -> None:
         "--alias": "m",
         "--ctx-size": "4096",
         "--parallel": "4",
-        "--batch-size": "256",
-        "--ubatch-size": "256",
+        "--batch-size": "512",
+        "--ubatch-size": "512",
         "--threads": "3",
     }
 

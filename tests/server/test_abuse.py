@@ -144,6 +144,17 @@ async def test_two_hundred_hang_ups_at_random_moments_leave_nothing() -> None:
         assert await server.text(HI) == "x" * 20
 
 
+async def test_whoever_resets_an_idle_connection_is_forgotten_at_once() -> None:
+    async with socket_site(Scripted(Script(["x"]))) as server:
+        before = remains()
+        for _ in range(5):
+            with await server.ask(CHAT, HI) as asked:
+                await asked.json()
+                asked.hang_up(reset=True)
+        await server.quiet()
+        assert remains() == before
+
+
 @streamed_or_not
 async def test_who_leaves_the_queue_is_never_begun(kind: dict[str, Any]) -> None:
     engine = Halting()
@@ -303,3 +314,18 @@ async def test_who_reads_a_byte_at_a_time_fills_no_memory_and_holds_nobody_up() 
             await until(lambda: server.server.busy == 1)  # the slow one, which is still there
         await server.quiet()
         assert server.hub.archive.kept == 1  # the short one
+
+
+async def test_who_reads_slowly_has_not_gone() -> None:
+    engine = Scripted(Script(["x" * 1000] * 12_000))
+    async with socket_site(engine) as server:
+        body = HI | STREAM | {"bourn": {"grace": 0.05}}
+        with await server.ask(CHAT, body, buffer=4096) as slow:
+            await slow.head()
+            await until(lambda: engine.started and not engine.running)
+            taken = 0
+            while taken < 1_000_000:  # so that the server has read all, and the client has not
+                taken += len(await slow.some(4096))
+            await asyncio.sleep(0.2)
+        with await server.ask(f"/v1/streams/{slow.headers['x-bourn-stream']}") as back:
+            assert (await back.head()).status == 200

@@ -86,10 +86,10 @@ def flags_of(server: Path) -> frozenset[str]:
 
 def server_arguments(config: Config, known: frozenset[str]) -> list[str]:
     """The arguments that tell a llama-server what the worker tells its own."""
-    total = config.window * config.slots
+    total, batch = config.window * config.slots, str(config.batch(gpu=True))
     arguments = [*("--host", config.host), *("--model", config.model), *("--alias", ALIAS)]
     arguments += ["--ctx-size", str(total), "--parallel", str(config.slots)]
-    arguments += ["--batch-size", str(config.batch), "--ubatch-size", str(config.batch)]
+    arguments += ["--batch-size", batch, "--ubatch-size", batch]
     if config.port:
         arguments += ["--port", str(config.port)]
     if config.threads > 0:

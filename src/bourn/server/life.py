@@ -16,6 +16,7 @@ from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bourn.errors import Overloaded
 from bourn.server.config import ServerConfig
@@ -112,6 +113,18 @@ async def _first(serving: asyncio.Task[None], *others: Coroutine[Any, Any, objec
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+class Connection(H11Protocol):
+    """Uvicorn's own, but it forgets a client that is gone at once, however it went.
+
+    Where a client resets its connection, as most do that leave early, uvicorn leaves the timer of
+    an idle connection running, and that holds the last request for as long.
+    """
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+
+
 class Server(uvicorn.Server):
     """Uvicorn on a socket of ours, which leaves signals to us."""
 
@@ -119,6 +132,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
+                http=Connection,
                 ws="none",
                 lifespan="off",
                 log_config=None,
