@@ -94,7 +94,7 @@ def test_however_they_wander(*, seed: int, apart: bool, architecture: str) -> No
     model = tiny(architecture)
     with wandering(model, seed) as walk, pytest.MonkeyPatch.context() as patch:
         if apart:
-            patch.setattr(walk.runner, "_call", 0)
+            patch.setattr(walk.runner, "_call", -1)
         for _ in range(20):
             walk.step()
         assert furthest(model, walk.rows) <= EXACT

@@ -6,14 +6,20 @@ Queries of grouped heads are folded beside one another, so that keys are never r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from bourn.engines.hf.forward.layout import Chunk, Group, Read
+
+_FLASH: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+"""What `scaled_dot_product_attention` calls on a CPU, which also tells the weights' sum. Internal
+to torch, so it may be gone one day."""
 
 
 class Terms(NamedTuple):
@@ -72,6 +78,40 @@ class ChunkLook:
 
 
 @dataclass(frozen=True, slots=True)
+class LaterLook:
+    """What some tokens of one row see that come after others, all of which they see.
+
+    No mask is needed for that: once they look at those before, once among themselves, and what
+    they saw is weighed by how much of the whole it was.
+    masked: the same with a mask, for layers and devices where that cannot be told.
+    """
+
+    view: View
+    past: int
+    masked: Callable[[], ChunkLook]
+
+    def attend(self, query: Tensor, keys: Tensor, values: Tensor, terms: Terms) -> Tensor:
+        alike = keys.shape[3] == values.shape[3] and terms.softcap is None and terms.sinks is None
+        if _FLASH is None or query.device.type != "cpu" or not alike:
+            return self.masked().attend(query, keys, values, terms)
+        asked = _folded(query, self.view, keys.shape[2])
+        heads, each, tokens, _ = asked.shape
+        keys, values = (
+            kept[self.view.slots, self.view.positions].transpose(1, 2) for kept in (keys, values)
+        )
+        own_keys, own_values = (
+            kept[0, :, None, self.past :].expand(-1, each, -1, -1) for kept in (keys, values)
+        )
+        own, its_weight = _with_weight(asked, own_keys, own_values, terms, causal=True)
+        keys, values = keys[:, :, : self.past], values[:, :, : self.past]
+        together = asked.reshape(1, heads, each * tokens, -1)
+        past, past_weight = _with_weight(together, keys, values, terms, causal=False)
+        share = torch.sigmoid(past_weight.view(heads, each, tokens, 1) - its_weight[..., None])
+        out = torch.lerp(own, past.view_as(own), share.to(own.dtype))
+        return out.permute(2, 0, 1, 3).flatten(1, 2)
+
+
+@dataclass(frozen=True, slots=True)
 class GroupLook:
     """What single tokens of rows see, whose slots are near one another.
 
@@ -99,7 +139,7 @@ class GroupLook:
         return out.flatten(1, 2)
 
 
-Look = ChunkLook | GroupLook
+Look = ChunkLook | LaterLook | GroupLook
 """A read made ready. `attend` takes the queries of the whole flat row, [heads, tokens, dim], and
 all that is kept, [slots, positions, heads of theirs, dim]."""
 
@@ -114,11 +154,18 @@ def look(read: Read, view: View, window: int | None, place: Place) -> Look:
     return _group_look(read, view, window, place)
 
 
-def _chunk_look(read: Chunk, view: View, window: int | None, place: Place) -> ChunkLook:
+def _chunk_look(read: Chunk, view: View, window: int | None, place: Place) -> Look:
+    if window is not None and window >= read.positions:
+        window = None
+    if window is None and not read.part.start:
+        return ChunkLook(view, None)
+    masked = cache(lambda: _masked_look(read, view, window, place))
+    return LaterLook(view, read.part.start, masked) if window is None else masked()
+
+
+def _masked_look(read: Chunk, view: View, window: int | None, place: Place) -> ChunkLook:
     start, end = read.part.start, read.part.end
     low = 0 if window is None else max(0, start + 1 - window)
-    if start == 0 and (window is None or window >= end):
-        return ChunkLook(view, None)
     token = torch.arange(start, end, device=place.device)[:, None]
     seen = torch.arange(low, end, device=place.device)
     hidden = seen > token
@@ -161,6 +208,14 @@ def _folded(query: Tensor, view: View, heads: int) -> Tensor:
     """[heads of keys, heads for each of them, tokens, dim]."""
     asked = query[:, view.tokens]
     return asked.view(heads, -1, *asked.shape[1:])
+
+
+def _with_weight(
+    query: Tensor, keys: Tensor, values: Tensor, terms: Terms, *, causal: bool
+) -> tuple[Tensor, Tensor]:
+    """What is seen, and the logarithm of how much that is, for each query."""
+    seen = _FLASH(query, keys, values, 0.0, causal, scale=terms.scaling)
+    return seen[0], seen[1]
 
 
 def _weighed(
