@@ -64,6 +64,11 @@ class Seat:
         self._taken = True
 
     @property
+    def live(self) -> bool:
+        """Whether its answer is still being made."""
+        return self.generation is not None and self.generation.live
+
+    @property
     def readers(self) -> int:
         """How many connections there are at this moment."""
         return len(self._readers)
@@ -114,6 +119,11 @@ class Seat:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def journal_of(seat: str) -> str:
+    """The id of the journal that a seat of that id is at."""
+    return seat.partition(".")[0]
 
 
 class Generation:
@@ -203,7 +213,7 @@ class Generation:
                     now = asyncio.get_running_loop().time()
                     patience.reschedule(None if piece.tokens else now + first)
                 await self._tell(choices.feed(piece))
-                if choices.cut and not choices.live:
+                if not choices.live and choices.cut:
                     break  # else the engine ends by itself, once it has told the usage
 
     async def _tell(self, events: list[Event]) -> None:

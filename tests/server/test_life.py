@@ -14,10 +14,11 @@ from typing import Any
 
 import httpx2
 import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bourn.engines.base import Engine
 from bourn.engines.scripted import Script, Scripted
-from bourn.errors import StoreFailed
+from bourn.errors import BournError, StoreFailed
 from bourn.server.app import application
 from bourn.server.config import ServerConfig
 from bourn.server.fleet import Fleet, Offer
@@ -57,7 +58,11 @@ class Alive:
 
 @asynccontextmanager
 async def alive(
-    script: Script, config: ServerConfig = CONFIG, engine: Scripted | None = None, **facts: Any
+    script: Script,
+    config: ServerConfig = CONFIG,
+    engine: Scripted | None = None,
+    page: ASGIApp | None = None,
+    **facts: Any,
 ) -> AsyncIterator[Alive]:
     served = engine or Scripted(script, **facts)
 
@@ -67,7 +72,7 @@ async def alive(
     fleet = Fleet([Offer(Standby("m", build))])
     listener = listen("127.0.0.1", 0)
     listening = asyncio.Event()
-    app = application(fleet, config)
+    app = application(fleet, config, page)
     living = asyncio.create_task(live(app, fleet, config, listener, listening.set))
     await asyncio.wait(
         {living, asyncio.ensure_future(listening.wait())}, return_when="FIRST_COMPLETED"
@@ -109,6 +114,19 @@ async def test_stopped_while_idle_it_ends_at_once_with_open_connections(number: 
     assert after == before
 
 
+async def test_as_many_connections_as_this_user_may_have() -> None:
+    import resource
+
+    few, most = before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = most - 1 if most > 0 else few  # without any limit it is -1
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, most))
+    try:
+        async with alive(SHORT):
+            assert resource.getrlimit(resource.RLIMIT_NOFILE) == (most, most)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
 async def test_a_drain_lets_answers_end_and_begins_no_new_ones() -> None:
     async with alive(SHORT, slots=1) as server:
         answers = [asyncio.create_task(server.answer()) for _ in range(2)]  # one of them waits
@@ -127,6 +145,49 @@ async def test_a_drain_lets_answers_end_and_begins_no_new_ones() -> None:
             assert (status, words(frames)) == (200, 40)
             assert "error" not in frames[-1]
         assert await server.living == 0
+
+
+async def test_nobody_waits_for_a_page_that_is_open() -> None:
+    gone = asyncio.Event()
+
+    async def page(scope: Scope, receive: Receive, send: Send) -> None:
+        """Says something, and then nothing until its browser leaves, whatever that takes."""
+        if scope["type"] == "lifespan":
+            await starts_and_ends(receive, send)
+            return
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"alive", "more_body": True})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        gone.set()
+
+    async with alive(SHORT, replace(CONFIG, drain=60), page=page) as server:
+        async with server.client.stream("GET", "/heartbeat") as response:
+            assert await anext(response.aiter_bytes()) == b"alive"
+            began = time.monotonic()
+            signal.raise_signal(signal.SIGTERM)
+            assert await server.living == 0
+            assert time.monotonic() - began < 10
+        assert gone.is_set()
+
+
+async def starts_and_ends(receive: Receive, send: Send) -> None:
+    for told in ("startup", "shutdown"):
+        assert (await receive())["type"] == f"lifespan.{told}"
+        await send({"type": f"lifespan.{told}.complete"})
+
+
+async def test_a_page_that_cannot_start_is_an_error() -> None:
+    async def page(scope: Scope, receive: Receive, send: Send) -> None:
+        raise ValueError("no page today")
+
+    engine = Scripted(SHORT)
+    fleet = Fleet([Offer(Standby("m", lambda _: engine))])
+    listener = listen("127.0.0.1", 0)
+    with pytest.raises(BournError, match="could not be started"):
+        await live(application(fleet, CONFIG, page), fleet, CONFIG, listener)
+    listener.close()
 
 
 async def test_what_takes_longer_is_cut_off_with_an_error() -> None:

@@ -38,6 +38,7 @@ LLAMACPP = Dialect(
     },
     chat_extra={"reasoning_format": "auto"},
     resolves=True,
+    names_call=False,  # it would pass over the choice, silently
     least_top=1,  # with 0 it gives no logprobs at all
     reasoning="reasoning_content",
     reuse="cache_prompt",

@@ -1,7 +1,8 @@
 """HTTP to an endpoint on this machine, over a unix socket or loopback: light, one connection each.
 
 The usual transport costs two to three times the CPU for each event, most of it in layers for TLS,
-proxies and pools that nothing here needs. h11 parses; asyncio reads. It knows HTTP, and no models.
+proxies and pools that nothing here needs. h11 parses, but for bodies in chunks; asyncio reads. It
+knows HTTP, and no models.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from contextlib import contextmanager, suppress
 
 import h11
 import httpx2
+
+from bourn.engines.chunked import ChunkedBody
 
 _READ = 64 * 1024
 
@@ -38,7 +41,7 @@ class SocketTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(
             head.status_code,
             headers=head.headers.raw_items(),
-            stream=_Body(connection),
+            stream=_Body(connection, chunked=_is_chunked(head)),
             extensions={"http_version": b"HTTP/1.1", "reason_phrase": head.reason},
         )
 
@@ -103,13 +106,27 @@ class _Connection:
                     return
                 await self._receive()
 
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The same of a body in chunks."""
+        body = ChunkedBody()
+        data, _ = self._http.trailing_data  # what has come with the head
+        with _as_httpx():
+            while True:
+                if part := body.feed(data):
+                    yield part
+                if body.ended:
+                    return
+                if not (data := await self._read()):
+                    raise ValueError("the connection was closed in the middle of the body")
+
     async def _receive(self) -> None:
+        self._http.receive_data(await self._read())
+
+    async def _read(self) -> bytes:
         if self.read_limit is None:
-            data = await self._reader.read(_READ)
-        else:
-            async with asyncio.timeout(self.read_limit):
-                data = await self._reader.read(_READ)
-        self._http.receive_data(data)
+            return await self._reader.read(_READ)
+        async with asyncio.timeout(self.read_limit):
+            return await self._reader.read(_READ)
 
     def abort(self) -> None:
         """Hang up without waiting for anything. Idempotent."""
@@ -117,21 +134,27 @@ class _Connection:
 
 
 class _Body(httpx2.AsyncByteStream):
-    def __init__(self, connection: _Connection) -> None:
+    def __init__(self, connection: _Connection, *, chunked: bool) -> None:
         self._connection = connection
+        self._chunked = chunked
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._connection.body()
+        return self._connection.chunks() if self._chunked else self._connection.body()
 
     async def aclose(self) -> None:
         self._connection.abort()
+
+
+def _is_chunked(head: h11.Response) -> bool:
+    """Whether its body, which these have none of, is in chunks."""
+    return head.status_code not in (204, 304) and (b"transfer-encoding", b"chunked") in head.headers
 
 
 @contextmanager
 def _as_httpx() -> Iterator[None]:
     try:
         yield
-    except h11.RemoteProtocolError as error:
+    except (h11.RemoteProtocolError, ValueError) as error:
         raise httpx2.RemoteProtocolError(str(error)) from error
     except TimeoutError as error:
         raise httpx2.ReadTimeout("nothing came in time") from error

@@ -9,18 +9,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import FrameType
 from typing import Any
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from bourn.errors import Overloaded
+from bourn.errors import BournError, Overloaded
+from bourn.server.asgi import lingers
 from bourn.server.config import ServerConfig
 from bourn.server.fleet import Fleet
+from bourn.server.framing import Framing
 from bourn.server.listening import BACKLOG, Listener
 
 logger = logging.getLogger(__name__)
@@ -29,8 +33,14 @@ KEEP_ALIVE = 75
 """Seconds for which an idle connection stays open: longer than proxies keep theirs, so that it is
 never closed here while a request is on its way."""
 
+LARGEST_HEAD = 16 * 1024
+"""Bytes of a request before its body."""
+
 LAST_WORDS = 2.0
 """Seconds to tell those who read answers that were cut off."""
+
+LAST_LOOK = 0.5
+"""Seconds to bring pages up to date that are open when all is answered. Less than uvicorn waits."""
 
 _GIVING_BACK = 5.0
 _TICK = 0.05
@@ -49,7 +59,9 @@ async def live(
 
     Raises:
         StoreFailed: what is kept on disk is not ours to use.
+        BournError: the application could not be started.
     """
+    _open_many_files()
     server = Server(app, on_listening)
     with _signals() as signals:
         try:
@@ -58,11 +70,21 @@ async def live(
             await _first(serving, signals.stop.wait())
             await _first(serving, signals.now.wait(), _drain(fleet, server, config.drain))
             await _cut(fleet, server)
-            server.should_exit = True
+            server.close()
             await serving
         finally:
             await _give_back(fleet)
     return signals.status
+
+
+def _open_many_files() -> None:
+    """Have as many connections as this user may: the usual limit, 1,024, is for old programs."""
+    if sys.platform != "win32":
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with suppress(OSError, ValueError):  # macOS calls no limit at all what it refuses
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _drain(fleet: Fleet, server: Server, seconds: float) -> None:
@@ -120,6 +142,10 @@ class Connection(H11Protocol):
     an idle connection running, and that holds the last request for as long.
     """
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.conn = Framing(h11.SERVER, LARGEST_HEAD)
+
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
@@ -134,7 +160,7 @@ class Server(uvicorn.Server):
                 app,
                 http=Connection,
                 ws="none",
-                lifespan="off",
+                lifespan="on",
                 log_config=None,
                 access_log=False,
                 proxy_headers=False,
@@ -148,12 +174,21 @@ class Server(uvicorn.Server):
 
     @property
     def busy(self) -> int:
-        """How many requests are being answered."""
-        return len(self.server_state.tasks)
+        """How many requests are being answered, without those that only linger."""
+        return sum(not lingers(task) for task in self.server_state.tasks)
 
     async def startup(self, sockets: Any = None) -> None:
-        await super().startup(sockets)
+        try:
+            await super().startup(sockets)
+        except SystemExit:
+            what = "the server could not be started"
+            raise BournError(what, hint="the log tells why") from None
         self._on_listening()
+
+    def close(self) -> None:
+        """Take no more requests, and leave those that linger."""
+        self.should_exit = True
+        asyncio.get_running_loop().call_later(LAST_LOOK, self.hang_up)
 
     def hang_up(self) -> None:
         """Leave those who do not read what they asked for."""

@@ -100,6 +100,7 @@ class ChunkReader:
         self._prompt = 0
         self._cached = 0
         self._told_total = 0
+        self._tokens = 0
         self._counted = False  # whether the server counts for us
 
     @property
@@ -107,7 +108,7 @@ class ChunkReader:
         """The counts so far, over all choices."""
         total = self._told_total
         if self._counted or not total:  # llama.cpp's last word is for one choice of several
-            total = max(total, sum(choice.tokens for choice in self._choices.values()))
+            total = max(total, self._tokens)
         known = self._counted or self._told_total > 0
         return Usage(self._prompt, total, self._cached, estimated=not known)
 
@@ -161,26 +162,28 @@ class ChunkReader:
             count = timings.get("predicted_n") if alone else None
         return count or None  # 0 beside text is no count
 
-    def _read(self, index: int, raw: Mapping[str, Any], count: int | None) -> Iterator[Piece]:
+    def _read(self, index: int, raw: Mapping[str, Any], count: int | None) -> list[Piece]:
         choice = self._choice(index)
         if choice.finish is not None:
-            return
+            return []
         said = raw.get("delta") or raw.get("message") or raw
-        parts = [*_texts(said)]
+        parts = _texts(said)
         for call in said.get("tool_calls") or ():
             delta = choice.tool(call)
             parts.append(_Part(Channel.TOOL, "", delta))
         told = raw.get("logprobs")
         logprobs = _logprobs(told, self._top) if told else ()
+        pieces = []
         if parts or logprobs:
             choice.spoke = True
             tokens = self._count(choice, count, len(logprobs) or 1)
             channel, text, tool = parts[0] if parts else _Part(Channel.ANSWER, "")
-            yield Piece(text, channel, index, tokens, logprobs, tool, usage=self.usage)
+            pieces.append(Piece(text, channel, index, tokens, logprobs, tool, usage=self.usage))
             for channel, text, tool in parts[1:]:
-                yield Piece(text, channel, index, tool=tool)
+                pieces.append(Piece(text, channel, index, tool=tool))
         if reason := raw.get("finish_reason"):
-            yield self._finish(index, choice, reason, count)
+            pieces.append(self._finish(index, choice, reason, count))
+        return pieces
 
     def _count(self, choice: _Choice, told: int | None, guess: int) -> int:
         """Tokens since the last piece. A told count is the sum of all until now."""
@@ -190,6 +193,7 @@ class ChunkReader:
         else:
             new = 0 if self._counted else guess
         choice.tokens += new
+        self._tokens += new
         return new
 
     def _finish(self, index: int, choice: _Choice, reason: str, count: int | None) -> Piece:
@@ -208,17 +212,19 @@ def _progress(progress: Mapping[str, Any], choice: int) -> Piece:
     )
 
 
-def _texts(said: Mapping[str, Any]) -> Iterator[_Part]:
+def _texts(said: Mapping[str, Any]) -> list[_Part]:
     """The stretches of text in a delta, a message, or a choice of a completion."""
+    parts = []
     for name in ("reasoning_content", "reasoning", "thinking"):  # some send it under two names
         if isinstance(text := said.get(name), str) and text:
-            yield _Part(Channel.REASONING, text)
+            parts.append(_Part(Channel.REASONING, text))
             break
     content = said.get("content") or said.get("text") or said.get("refusal")
     if isinstance(content, str):
-        yield _Part(Channel.ANSWER, content)
+        parts.append(_Part(Channel.ANSWER, content))
     elif content:
-        yield from _listed(content, Channel.ANSWER)
+        parts += _listed(content, Channel.ANSWER)
+    return parts
 
 
 def _listed(content: Iterable[Mapping[str, Any]], channel: Channel) -> Iterator[_Part]:

@@ -110,6 +110,12 @@ def test_a_stop_string_ends_it_and_is_not_shown(engine: bourn.Model) -> None:
     stream = engine.stream(TEXT, stop=stop, **GREEDY)
     assert stream.read() == whole.partition(stop)[0]
     assert (stream.finish_reason, stream.choices[0].stop) == (FinishReason.STOP, stop)
+    unbroken = engine.stream(TEXT, **GREEDY)
+    unbroken.read()
+    told = stream.usage
+    assert told.prompt_tokens == unbroken.usage.prompt_tokens
+    assert 0 < told.completion_tokens < unbroken.usage.completion_tokens
+    assert not told.estimated
 
 
 def test_an_end_token_ends_it_also_on_the_last_token_allowed(engine: bourn.Model) -> None:

@@ -201,17 +201,14 @@ def _wishes(request: Request, prompt: Many[int], parts: Parts) -> list[Wishes]:
 async def _pieces(mailbox: Mailbox, rows: list[Sequence]) -> AsyncGenerator[Piece, None]:
     """Until each row has ended; the usage is over all of them."""
     going = len(rows)
-    usage = Usage()
+    generated = cached = 0
     while going:
         said = await mailbox.take()
         if isinstance(said, Exception):
             raise said
+        generated += said.tokens
         if said.usage is not None:
-            usage = Usage(
-                said.usage.prompt_tokens,
-                usage.completion_tokens + said.usage.completion_tokens,
-                usage.cached_tokens or said.usage.cached_tokens,
-            )
-            said = replace(said, usage=usage)
+            cached = cached or said.usage.cached_tokens
+            said = replace(said, usage=Usage(said.usage.prompt_tokens, generated, cached))
         going -= said.finish is not None
         yield said

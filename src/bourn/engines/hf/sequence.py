@@ -119,6 +119,7 @@ class Sequence:
             self.ended = True
             text += self._detokenizer.flush()
         entries = () if drawn.logprobs is None or ended else (drawn.logprobs,)
+        tells = finish is not None or self.generated == 1  # early, for who breaks it off
         self._give(
             Piece(
                 text,
@@ -126,7 +127,7 @@ class Sequence:
                 tokens=1,
                 logprobs=entries,
                 finish=finish,
-                usage=None if finish is None else self.usage,
+                usage=self.usage if tells else None,
             )
         )
 
