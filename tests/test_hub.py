@@ -327,6 +327,20 @@ async def test_who_comes_back_after_the_end_is_told_of_it() -> None:
     await hub.aclose()
 
 
+async def test_what_is_whole_cannot_be_cancelled_only_let_go() -> None:
+    hub, _ = await hub_of(Script(["a"] * 1000, delay=0.001))
+    made = hub.open(ASK, Terms(grace=60))
+    assert hub.cancel(made.id)
+    assert not hub.cancel(made.id)
+    await hub.aclose()
+    hub, _ = await hub_of(Script(["a"]))
+    whole = hub.open(ASK, Terms(grace=60))
+    await everything(whole)
+    assert not hub.cancel(whole.id)
+    with pytest.raises(KeyError):
+        hub.attach(whole.id)
+
+
 async def test_what_was_promised_stays_when_the_hub_is_closed() -> None:
     journals = MemoryJournals()
     hub, engine = await hub_of(Script(["a"] * 1000, delay=0.001), archive=Archive(journals))

@@ -54,6 +54,17 @@ def test_usage_and_the_end_do_not_stretch_the_speed() -> None:
     assert (told.prompt_tokens, told.cached_tokens, told.estimated) == (7, 5, False)
 
 
+def test_what_comes_after_an_early_usage_is_counted_on() -> None:
+    recorder = Recorder(clock(0, 1, 2, 3, 4, 5))
+    recorder.piece(Piece("a", tokens=1, usage=Usage(7, 1, 5)))
+    assert recorder.usage == Usage(7, 1, 5)
+    recorder.piece(Piece("b", tokens=1))
+    recorder.piece(Piece("c", tokens=2))
+    assert recorder.usage == Usage(7, 4, 5)  # as for one who is broken off here
+    recorder.piece(Piece(tokens=1, usage=Usage(7, 5, 5)))
+    assert recorder.usage == Usage(7, 5, 5)
+
+
 def test_several_tokens_in_a_piece_share_its_time() -> None:
     recorder = Recorder(clock(0, 1, 5, 5))
     recorder.piece(Piece("a", tokens=1))

@@ -55,6 +55,7 @@ CHANGED: dict[str, Any] = {
     "ignore_eos": True,
     "tools": ({"type": "function", "function": {"name": "f"}},),
     "tool_choice": "none",
+    "parallel_tool_calls": False,
     "response_format": {"type": "json_object"},
     "template_kwargs": {"enable_thinking": False},
     "reuse_prompt": False,

@@ -45,13 +45,14 @@ class Archive:
             self._earlier.add(kept.id)
             await self._put(kept)
 
-    def begin(self, terms: Terms, key: str | None) -> Journal:
-        """The journal of a new answer. `resumable` beforehand says whether one may come back."""
+    def begin(self, terms: Terms, key: str | None, model: str = "") -> Journal:
+        """The journal of a new answer. `room` says beforehand whether one may come back."""
         id_ = secrets.token_urlsafe(16)
         durable = key is not None or terms.resumable
         if terms.resumable:
             self._shelf.begin(id_, terms.owner)
-        return self._journals.create(id_, Label(terms.owner, key, self._clock(), durable))
+        label = Label(terms.owner, key, self._clock(), durable, model)
+        return self._journals.create(id_, label)
 
     @property
     def kept(self) -> int:
@@ -94,6 +95,11 @@ class Archive:
         """One of an earlier run, if it is that owner's."""
         journal = self._journals.open(id) if id in self._earlier else None
         return journal if journal is not None and journal.label.owner == owner else None
+
+    def model(self, id: str) -> str:  # noqa: A002
+        """The name of the model whose answer it is; "" where nobody knows."""
+        journal = self._journals.open(id)
+        return "" if journal is None else journal.label.model
 
     async def release(self, journal: Journal) -> None:
         """Nobody has a claim on it any more: it goes, unless it may answer others."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from bourn.engines.base import ModelInfo
 from bourn.text.pipeline import Pipeline
-from bourn.types import Event, Finished, FinishReason, Piece, Progress, Request
+from bourn.types import Delta, Event, Finished, FinishReason, Piece, Progress, Request
 
 
 class Choices:
@@ -16,6 +18,8 @@ class Choices:
             Pipeline(request.stop, info.channels, calls=calls) for _ in range(request.n)
         ]
         self._ended = [False] * request.n
+        self._one_call = not request.parallel_tool_calls
+        self._enough = False
 
     @property
     def live(self) -> bool:
@@ -23,8 +27,9 @@ class Choices:
 
     @property
     def cut(self) -> bool:
-        """Whether a stop string ended one of them: the engine does not know, and would go on."""
-        return any(pipeline.stopped is not None for pipeline in self._pipelines)
+        """Whether one of them was ended here: the engine does not know, and would go on."""
+        stopped = any(pipeline.stopped is not None for pipeline in self._pipelines)
+        return stopped or self._enough
 
     def feed(self, piece: Piece) -> list[Event]:
         """What a reader may see of this piece, now that it is certain."""
@@ -39,10 +44,12 @@ class Choices:
         events: list[Event] = [*pipeline.feed(piece)]
         if piece.finish is not None:
             events += pipeline.flush()
-        # looked at after the flush: a stop string may be found in what was held
-        reason = piece.finish if pipeline.stopped is None else FinishReason.STOP
-        if reason is FinishReason.STOP and pipeline.called:
-            reason = FinishReason.TOOL_CALLS  # never at a limit: nobody is to run half an answer
+        reason = _reason(piece, pipeline)
+        if self._one_call:
+            told = len(events)
+            events = _up_to_the_second_call(events)
+            if pipeline.called or len(events) < told:
+                reason, self._enough = FinishReason.TOOL_CALLS, True
         if reason is not None:
             self._ended[choice] = True
             events.append(Finished(reason, choice, pipeline.stopped))
@@ -52,3 +59,21 @@ class Choices:
         """What is held of choices that broke off: text that was generated is not lost."""
         broken = zip(self._pipelines, self._ended, strict=True)
         return [event for pipeline, ended in broken if not ended for event in pipeline.flush()]
+
+
+def _reason(piece: Piece, pipeline: Pipeline) -> FinishReason | None:
+    """Why the choice ends with this piece, of which all has been fed, and flushed; None: not yet.
+
+    A stop string may have been found in what was held.
+    """
+    reason = piece.finish if pipeline.stopped is None else FinishReason.STOP
+    if reason is FinishReason.STOP and pipeline.called:
+        return FinishReason.TOOL_CALLS  # never at a limit: nobody is to run half an answer
+    return reason
+
+
+def _up_to_the_second_call(events: list[Event]) -> list[Event]:
+    def is_before(event: Event) -> bool:
+        return not (isinstance(event, Delta) and event.tool is not None and event.tool.index > 0)
+
+    return [*takewhile(is_before, events)]

@@ -17,7 +17,7 @@ from bourn.admission import Admission, Ticket
 from bourn.archive import Archive
 from bourn.engines.base import Engine, ModelInfo, check
 from bourn.errors import NotCached, StreamClosed
-from bourn.generation import Generation, Seat
+from bourn.generation import Generation, Seat, journal_of
 from bourn.journal.base import Journal
 from bourn.sharing import Key
 from bourn.stream import Origin, Reader
@@ -124,12 +124,16 @@ class Hub:
         return self._seat_of(id, owner).attach(after)
 
     def cancel(self, id: str, *, owner: str = "") -> bool:  # noqa: A002
-        """Give a seat up; whether there was one. The last one ends the generation. Idempotent."""
+        """Give a seat up. The last one ends the generation. Idempotent.
+
+        Whether its answer was still being made: one that is whole already is only let go.
+        """
         seat = self._seats.get(id)
         if seat is None or seat.terms.owner != owner:
             return False
+        live = seat.live
         seat.cancel()
-        return True
+        return live
 
     async def aclose(self) -> None:
         """Cancel every generation, wait for their ends, and close the engine. Idempotent.
@@ -176,14 +180,22 @@ class Hub:
     def _seat_of(self, id: str, owner: str) -> Seat:  # noqa: A002
         seat = self._seats.get(id)
         if seat is None:
-            # from an earlier run, which only a store on disk remembers
-            journal = self.archive.recall(id.partition(".")[0], owner)
-            if journal is None:
-                raise KeyError(id)
-            return self._seat(journal, Terms(owner, background=True), "hit")
+            return self._recalled(journal_of(id), owner)
         if seat.terms.owner != owner:
             raise KeyError(id)
         return seat
+
+    def _recalled(self, id: str, owner: str) -> Seat:  # noqa: A002
+        """The one seat at an answer of an earlier run, which only a store on disk remembers."""
+        journal = self.archive.recall(id, owner)
+        if journal is None:
+            raise KeyError(id)
+        if id not in self._seats:
+            terms = Terms(owner, background=True)
+            seat = Seat(journal, terms, patience=ABANDONED, give_up=self._given_up, origin="hit")
+            seat.id = id
+            self._seats[id] = seat
+        return self._seats[id]
 
     def _given_up(self, seat: Seat) -> bool:
         del self._seats[seat.id]
@@ -205,7 +217,8 @@ class Hub:
         if terms.resumable and not self.archive.room(terms.owner):
             terms = replace(terms, grace=0.0, background=False)
         ticket = self._admission.enter(request.n, terms.owner)
-        generation = Generation(self.archive.begin(terms, key), request, terms.timeouts)
+        journal = self.archive.begin(terms, key, self.info.name)
+        generation = Generation(journal, request, terms.timeouts)
         self._generations.add(generation)
         if key is not None:
             self._shared[key] = generation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import perf_counter
 
 from bourn.types import Metrics, Piece, Usage
@@ -27,15 +28,16 @@ class Recorder:
         self._gaps = array("d")
         self._tokens = 0
         self._usage: Usage | None = None
+        self._told = 0  # of the tokens, when that came
 
     def admitted(self) -> None:
         self._admitted = self._clock()
 
     def piece(self, piece: Piece) -> None:
-        if piece.usage is not None:
-            self._usage = piece.usage
         if piece.tokens:
             self._token(piece)
+        if piece.usage is not None:
+            self._usage, self._told = piece.usage, self._tokens
 
     @property
     def waits_for_text(self) -> bool:
@@ -64,10 +66,13 @@ class Recorder:
 
     @property
     def usage(self) -> Usage:
-        """As the engine told it; else counted here, and then `estimated`."""
-        if self._usage is None:
+        """As the engine told it, and what came since; else counted here, and then `estimated`."""
+        told, since = self._usage, self._tokens - self._told
+        if told is None:
             return Usage(completion_tokens=self._tokens, estimated=self._tokens > 0)
-        return self._usage
+        if not since:
+            return told
+        return replace(told, completion_tokens=told.completion_tokens + since)
 
     def metrics(self) -> Metrics:
         now = self._clock()

@@ -155,7 +155,8 @@ class Request:
     logit_bias: what is added to a token's logit before all else, by token id.
     n: how many answers (choices) to the same prompt; each takes a slot.
     logprobs: how many alternatives to give beside each token; 0 is the token alone, None is off.
-    tools, response_format: as in OpenAI's API.
+    tools, response_format: as in OpenAI's API. parallel_tool_calls: False ends an answer with its
+        first call, whatever the engine: no second one is given, or computed.
     template_kwargs: variables for the chat template, such as `enable_thinking`.
     reuse_prompt: whether an engine may go on from what it has read before (its KV cache). That is
         fast, and shifts probabilities a little: without it the same seed gives the same answer
@@ -176,6 +177,7 @@ class Request:
     ignore_eos: bool = False
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: str | Mapping[str, Any] | None = None
+    parallel_tool_calls: bool = True
     response_format: Mapping[str, Any] | None = None
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     reuse_prompt: bool = True

@@ -48,6 +48,21 @@ def test_files_are_read_once_while_they_stay_as_they_are(folder: Path, tmp_path:
     assert of(folder, notes) == first
 
 
+def test_one_that_does_not_last_is_had_without_reading(folder: Path) -> None:
+    def now() -> str:
+        return identity(Checkpoint(folder, "a"), lasting=False)
+
+    weights = folder / "model.safetensors"
+    first, times = now(), weights.stat()
+    weights.write_bytes(b"WEIGHTS")
+    os.utime(weights, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert now() == first
+    weights.write_bytes(b"weights")
+    assert now() != first
+    (folder / "config.json").unlink()
+    assert now() != first
+
+
 @pytest.mark.parametrize("rubbish", ["", "[]", "{", "null"])
 def test_notes_that_are_damaged_are_made_anew(folder: Path, tmp_path: Path, rubbish: str) -> None:
     notes = tmp_path / "digests.json"

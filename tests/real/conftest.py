@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tests.support.real_checkpoint import real_checkpoint
+from tests.support.serve import Served, serving
 
 
 @pytest.fixture(scope="session")
@@ -30,9 +32,51 @@ def checkpoint() -> Path:
         pytest.skip(str(missing))
 
 
+@pytest.fixture(params=["gguf", "checkpoint"])
+def named(request: pytest.FixtureRequest, smollm2: Path, checkpoint: Path) -> tuple[str, ...]:
+    """For `bourn serve`: the same model in both kinds, and how it is loaded.
+
+    On one thread: threads that wait for each other take seconds a token on a busy machine.
+    """
+    which = smollm2 if request.param == "gguf" else checkpoint
+    return (f"m={which}", "--threads", "1", "--window", "1024")
+
+
+@pytest.fixture(scope="module")
+def both(
+    smollm2: Path, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    """`bourn serve` of the model in both kinds at once: `gguf` and `checkpoint`."""
+    models = (f"gguf={smollm2}", f"checkpoint={checkpoint}")
+    how = ("--threads", "1", "--window", "256", "--cpu-only")
+    with serving(*models, *how, home=tmp_path_factory.mktemp("home")) as server:
+        server.ready()
+        yield server
+
+
+@pytest.fixture(params=["gguf", "checkpoint"])
+def model(request: pytest.FixtureRequest) -> str:
+    """Its name, of those in `both`."""
+    name: str = request.param
+    return name
+
+
 @pytest.fixture(scope="session")
 def nginx() -> Path:
     return _installed("nginx", package="nginx-light")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Path:
+    return _installed("chromium", package="chromium")
+
+
+@pytest.fixture(scope="session")
+def pictures() -> Path:
+    """Where what the browser shows is put, to be looked at."""
+    folder = Path(os.environ.get("BOURN_PICTURES", "build/pictures"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _installed(program: str, *, package: str) -> Path:

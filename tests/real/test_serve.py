@@ -14,27 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import openai
-import psutil
 import pytest
 
-from tests.support.serve import Served, serving
+from tests.support.serve import Served, gone, serving
 
 pytestmark = [
     pytest.mark.real,
     pytest.mark.skipif(sys.platform == "win32", reason="signals"),
 ]
 
-CHECKPOINT = ("--threads", "1", "--window", "1024")
 LONG: dict[str, Any] = {"messages": [{"role": "user", "content": "Tell me a long story"}]}
 LONG |= {"max_tokens": 400, "extra_body": {"ignore_eos": True}}
-
-
-@pytest.fixture(params=["gguf", "checkpoint"])
-def named(request: pytest.FixtureRequest, smollm2: Path, checkpoint: Path) -> tuple[str, ...]:
-    """The same model in both kinds, and how it is loaded."""
-    if request.param == "gguf":
-        return (f"m={smollm2}",)
-    return (f"m={checkpoint}", *CHECKPOINT)
 
 
 @contextmanager
@@ -43,25 +33,6 @@ def sdk(server: Served) -> Iterator[openai.OpenAI]:
         base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60
     ) as client:
         yield client
-
-
-def engines_of(server: Served) -> list[psutil.Process]:
-    """The processes that the server has started."""
-    return [
-        child
-        for child in psutil.Process(server.process.pid).children(recursive=True)
-        if child.status() != psutil.STATUS_ZOMBIE
-    ]
-
-
-def gone(processes: list[psutil.Process], seconds: float = 10) -> bool:
-    """Whether all have ended by then; waits for that."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if not any(each.is_running() and each.status() != "zombie" for each in processes):
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def said(client: openai.OpenAI, **more: Any) -> str:
@@ -78,7 +49,7 @@ def test_one_streamed_answer_then_a_drain(named: tuple[str, ...], tmp_path: Path
         first = said(client)  # which waits for the model
         assert first
         assert said(client) == first
-        processes = engines_of(server)
+        processes = server.engines
         assert processes
 
         begun = threading.Event()
@@ -121,13 +92,13 @@ def test_a_kill_of_the_engine_is_told_and_one_of_the_server_leaves_nothing(
             reading = [pool.submit(read) for _ in range(8)]
             all_read.wait(30)
             killed = time.monotonic()
-            for process in engines_of(server):
+            for process in server.engines:
                 os.kill(process.pid, signal.SIGKILL)
             news = [each.result() for each in reading]
-        assert max(news) - killed < 2
+        assert max(news) - killed < 1
         assert said(client)  # the ninth is served
 
-        processes = engines_of(server)
+        processes = server.engines
         assert processes
         server.process.kill()
         assert gone(processes)
@@ -137,7 +108,7 @@ def test_an_idle_model_is_unloaded_and_loaded_again(smollm2: Path, tmp_path: Pat
     arguments = (f"m={smollm2}", "--keep-alive", "1s")
     with serving(*arguments, home=tmp_path) as server, sdk(server) as client:
         first = said(client)
-        processes = engines_of(server)
+        processes = server.engines
         assert gone(processes)
         with server.client() as plain:
             assert plain.get("/ready").json()["models"] == {"m": "unloaded"}

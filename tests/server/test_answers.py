@@ -65,6 +65,21 @@ ENDINGS = {
         HERMES,
         calls=('{"a": 1}', '{"a": 1}'),
     ),
+    "one call of two, where no more are wanted": Ending(
+        Script(["Well. ", CALLED, " And ", *CALLED, "x"] * 99),
+        "Well. ",
+        "tool_calls",
+        {"tools": TOOLS, "parallel_tool_calls": False},
+        HERMES,
+        calls=('{"a": 1}',),
+    ),
+    "one of two that the engine reads": Ending(
+        Script([Piece(tool=ToolDelta(n, f"c{n}", "f", "{}")) for n in range(99)]),
+        "",
+        "tool_calls",
+        {"tools": TOOLS, "parallel_tool_calls": False},
+        calls=("{}",),
+    ),
     "a call that the limit cut": Ending(
         Script([*CALLED[:-16]], finish=FinishReason.LENGTH),
         "",
@@ -360,6 +375,25 @@ async def test_what_is_asked_reaches_the_engine() -> None:
     assert seen[2].ignore_eos
 
 
+@pytest.mark.parametrize("shown", [True, False])
+async def test_what_people_write_is_in_the_log_where_that_is_wanted(
+    shown: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    async with site(config=ServerConfig(log_prompts=shown)) as server:
+        said = {"role": "user", "content": "my\nsecret" + "x" * 99_999}
+        await server.ask(CHAT, {"messages": [said]})
+        await server.ask(TEXT, {"prompt": "another secret", "stream": True})
+    told = [record.getMessage() for record in caplog.records]
+    secrets = [line for line in told if "secret" in line]
+    assert len(secrets) == 2 * shown
+    assert max(map(len, told), default=0) < 11_000
+    if shown:
+        start = 'm is asked: {"messages":[{"role":"user","content":"my\\nsecretxxx'
+        assert secrets[0].startswith(start)
+        assert secrets[1] == 'm is asked: {"prompt":"another secret"}'
+
+
 async def test_models_by_name() -> None:
     from bourn.engines.scripted import Scripted
 
@@ -412,7 +446,7 @@ REFUSED: list[tuple[str, Any, str | None, str]] = [
     (CHAT, HI | {"bourn": {"grace": 1e9}}, "bourn.grace", "is"),
     (CHAT, HI | {"stop_token_ids": [5]}, "stop_token_ids", "cannot honour"),
     (CHAT, HI | {"logit_bias": {"5": 1}}, "logit_bias", "cannot honour"),
-    (CHAT, HI | {"min_tokens": 1}, "min_new_tokens", "cannot honour"),
+    (CHAT, HI | {"min_tokens": 1}, "min_tokens", "cannot honour `min_tokens`"),
 ]
 
 
@@ -458,6 +492,47 @@ async def test_harmless_fields_of_the_sdks_are_taken() -> None:
     }
     async with site() as server:
         assert (await server.ask(CHAT, HI | fields)).told.status == 200
+
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+NAMED = {"name": "f", "description": "Of a city.", "parameters": CITY}
+ANSWERED: list[Any] = [
+    {"content": "Where is it?", "role": "user"},
+    {
+        "content": None,
+        "role": "assistant",
+        "tool_calls": [
+            {"type": "function", "id": "c1", "function": {"name": "f", "arguments": "{}"}}
+        ],
+    },
+    {"content": "here", "role": "tool", "tool_call_id": "c1"},
+]
+SENT: dict[str, dict[str, Any]] = {
+    "an answer": {"stream": False, "temperature": 0.0, "max_completion_tokens": 24},
+    "with tools": {"tools": [{"type": "function", "function": NAMED | {"strict": True}}]},
+    "with a call that is wanted": {
+        "tools": [{"type": "function", "function": NAMED}],
+        "tool_choice": "required",
+    },
+    "with a shape, as a call": {
+        "tools": [{"type": "function", "function": NAMED}],
+        "parallel_tool_calls": False,
+        "tool_choice": {"type": "function", "function": {"name": "f"}},
+    },
+    "with a shape": {
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "City", "schema": CITY, "strict": True},
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("body", SENT.values(), ids=SENT)
+async def test_what_frameworks_send_is_taken(body: dict[str, Any]) -> None:
+    async with site() as server:
+        call = await server.ask(CHAT, {"model": "m", "messages": ANSWERED} | body)
+    assert call.told.status == 200
 
 
 # -- cache and sharing -----------------------------------------------------------------------------

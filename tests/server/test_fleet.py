@@ -37,6 +37,7 @@ from bourn.types import Delta, Done, Event, Request, Sampling
 from tests.support.scripted_worker import WORKER
 
 ASK = Request(prompt="Hi")
+GREEDY = replace(ASK, sampling=Sampling(temperature=0))
 SLOW = Script(["x "] * 200, delay=0.005)
 
 
@@ -113,20 +114,45 @@ async def test_the_users_settings_are_under_each_request() -> None:
         assert hub.sampling == Sampling(temperature=0.3)
 
 
-async def test_answers_are_shared_once_it_is_known_what_the_model_is() -> None:
+async def test_requests_wait_till_it_is_known_whether_they_may_share_an_answer() -> None:
     known = threading.Event()
 
     def key() -> Key:
         assert known.wait(10)
         return key_for("this very model")
 
-    greedy = replace(ASK, sampling=Sampling(temperature=0))
+    engine = Scripted(Script(["x"] * 20, delay=0.001))
+    async with fleet_of(Offer(Standby("a", lambda _: engine), key=key)) as fleet:
+
+        async def answer() -> str:
+            hub = await fleet.hub()
+            return text(await everything(hub.open(GREEDY)))
+
+        asked = [asyncio.create_task(answer()) for _ in range(100)]
+        await until(lambda: fleet.ready)
+        await asyncio.sleep(0.01)
+        assert engine.started == 0
+        known.set()
+        assert await asyncio.gather(*asked) == ["x" * 20] * 100
+        assert engine.started == 1
+
+
+async def test_where_that_takes_too_long_answers_are_shared_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bourn.server.fleet.LEARNING", 0.01)
+    known = threading.Event()
+
+    def key() -> Key:
+        assert known.wait(10)
+        return key_for("this very model")
+
     standby = Standby("a", lambda _: Scripted(Script(["x"])))
     async with fleet_of(Offer(standby, key=key)) as fleet:
         hub = await fleet.hub()
 
         async def origin() -> str:
-            reader = hub.open(greedy)
+            reader = hub.open(GREEDY)
             await everything(reader)
             return reader.origin
 
@@ -222,11 +248,9 @@ async def test_a_stream_is_found_again_by_its_id() -> None:
     async with fleet_of(offer("a", Scripted(SLOW)), offer("b", Scripted(SLOW))) as fleet:
         hub = await fleet.hub("b")
         reader = hub.open(ASK, Terms(grace=60))
-        assert fleet.find(reader.id) is hub
-        other = fleet.find("nothing")
-        assert other is not None
+        assert fleet.find(reader.id) == ("b", hub)
         with pytest.raises(KeyError):
-            other.attach("nothing")
+            fleet.find("nothing").hub.attach("nothing")
         reader.cancel()
 
 

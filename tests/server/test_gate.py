@@ -11,8 +11,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bourn.engines.scripted import Script, Scripted
 from bourn.hub import Hub
+from bourn.server.asgi import lingers
 from bourn.server.config import ServerConfig
-from bourn.server.gate import gate
+from bourn.server.gate import Parted, gate
 from bourn.server.telemetry import Telemetry
 from bourn.types import Delta
 from bourn.types import Message as Said
@@ -248,3 +249,82 @@ async def test_the_life_of_the_application_is_passed_on() -> None:
 
     await ask(everything(app), {"type": "lifespan"})
     assert seen == [{"type": "lifespan"}]
+
+
+# -- the page beside the API -----------------------------------------------------------------------
+
+
+def said(name: str, seen: list[str]) -> ASGIApp:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        seen.append(f"{name}, {'lingers' if lingers(task) else 'is waited for'}")
+        if scope["type"] == "http":
+            await hello(scope, receive, send)
+
+    return app
+
+
+API = "api, is waited for"
+PAGE = "page, lingers"
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/v1/models", API),
+        ("/v1", API),
+        ("/v1/nothing", API),
+        ("/health", API),
+        ("/ready", API),
+        ("/metrics", API),
+        ("/metrics/", API),
+        ("/docs", API),
+        ("/openapi.json", API),
+        ("/", PAGE),
+        ("/v10", PAGE),
+        ("/V1/models", PAGE),
+        ("/login", PAGE),
+        ("/healthy", PAGE),
+        ("/gradio_api/heartbeat/x", PAGE),
+        ("/gradio_api/v1/models", PAGE),
+    ],
+)
+async def test_what_is_not_the_apis_is_the_pages(path: str, told: str) -> None:
+    seen: list[str] = []
+    app = Parted(said("api", seen), said("page", seen), ServerConfig())
+    task = asyncio.create_task(ask(app, scope_of(path)))
+    assert (await task).status == 200
+    assert seen == [told]
+
+
+async def test_a_page_below_a_root_is_seen_as_the_routes_see_it() -> None:
+    seen: list[str] = []
+    app = Parted(said("api", seen), said("page", seen), ServerConfig())
+    for path in ("/llm/v1/models", "/llm/"):
+        await asyncio.create_task(ask(app, scope_of(path, root_path="/llm")))
+    assert seen == [API, PAGE]
+
+
+async def test_the_page_begins_and_ends_with_the_application() -> None:
+    seen: list[str] = []
+    app = Parted(said("api", seen), said("page", seen), ServerConfig())
+    await ask(app, {"type": "lifespan"})
+    assert seen == ["page, is waited for"]
+
+
+@pytest.mark.parametrize("origins", [(), ("*",), ("https://chat.example.com",)])
+async def test_a_page_is_guarded_from_strangers_whoever_may_use_the_api(
+    origins: tuple[str, ...],
+) -> None:
+    seen: list[str] = []
+    config = ServerConfig(origins=origins)
+    app = Parted(said("api", seen), said("page", seen), config)
+    for strange in (
+        {"host": "evil.example.com"},
+        {"host": "localhost", "origin": "https://chat.example.com"},
+    ):
+        told = await ask(app, scope_of("/", headers=strange))
+        assert told.status == 403
+        assert "access-control-allow-origin" not in told.headers
+    assert seen == []

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import openai
 import pytest
-from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI
+from openai import AsyncOpenAI, OpenAI
 from pydantic import BaseModel
 
 from bourn.engines.scripted import Script
@@ -18,45 +17,28 @@ from bourn.errors import EngineCrashed, PromptTooLong, RateLimited
 from bourn.server.config import ServerConfig
 from bourn.types import Request
 from tests.support.scripted_site import Site, site
+from tests.support.sdk import HI, Clients
 from tests.support.served_app import serving
 
-TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # made once, since that takes long; never used
-HI: Any = [{"role": "user", "content": "hi"}]
 TOOLS: Any = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
 CALLED = 'Well.<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
 FOREVER = Script(["x "] * 1_000_000, delay=0.001)
 
 
-class Clients:
-    """Both kinds of client of one server."""
+class Asked(Clients):
+    """And the server that they ask."""
 
     def __init__(self, server: Site, url: str, key: str) -> None:
+        super().__init__(url, key)
         self.server = server
-        self.awaited = AsyncOpenAI(
-            base_url=url,
-            api_key=key,
-            max_retries=0,
-            http_client=DefaultAsyncHttpxClient(verify=TLS),
-        )
-        self._plain = OpenAI(
-            base_url=url, api_key=key, max_retries=0, http_client=DefaultHttpxClient(verify=TLS)
-        )
-
-    async def plain(self, work: Callable[[OpenAI], Any]) -> Any:
-        """What people write without `await`, in a thread of its own."""
-        return await asyncio.to_thread(work, self._plain)
-
-    async def aclose(self) -> None:
-        await self.awaited.close()
-        self._plain.close()
 
 
 @asynccontextmanager
 async def clients(
     script: Script | Callable[[Request], Script], *, key: str = "none", **how: Any
-) -> AsyncIterator[Clients]:
+) -> AsyncIterator[Asked]:
     async with site(script, **how) as server, serving(server.app) as port:
-        made = Clients(server, f"http://127.0.0.1:{port}/v1", key)
+        made = Asked(server, f"http://127.0.0.1:{port}", key)
         try:
             yield made
         finally:

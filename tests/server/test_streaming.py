@@ -111,6 +111,17 @@ async def test_a_load_that_fails_after_the_head() -> None:
     assert [chunk["error"]["code"] for chunk in call.chunks] == ["load_failed"]
 
 
+@pytest.mark.parametrize("body", [HI, STREAM], ids=["whole", "streamed"])
+async def test_a_load_is_waited_for_no_longer_for_the_comments(body: Any) -> None:
+    engine = Loading(Script(["a"]))
+    async with site(engines={"m": engine}, config=HASTY, patience=0.2) as server:
+        call = await server.ask(CHAT, body)
+        engine.loads.set()
+    assert call.text.count(": wait") < 15
+    told = call.json if body is HI else call.chunks[-1]
+    assert told["error"]["code"] == "overloaded"
+
+
 async def test_who_hangs_up_while_a_model_is_loaded_asks_for_nothing() -> None:
     engine = Loading(Script(["a"]))
     async with site(engines={"m": engine}) as server:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import pytest
 
-from bourn.engines.scripted import Script
+from bourn.archive import Archive
+from bourn.engines.scripted import Script, Scripted
+from bourn.journal.sqlite import SqliteJournals
 from bourn.server.config import ServerConfig
 from bourn.server.streams import seat_of, stream_id
 from bourn.sharing import key_for
@@ -185,6 +189,29 @@ async def test_without_a_wish_to_come_back_it_is_gone_with_its_reader() -> None:
     assert again.told.status == 404
 
 
+# -- after a restart -------------------------------------------------------------------------------
+
+
+async def test_an_answer_of_an_earlier_run_is_that_models_and_has_one_seat(tmp_path: Path) -> None:
+    def run(*names: str) -> AbstractAsyncContextManager[Site]:
+        archive = Archive(SqliteJournals(tmp_path / "answers.sqlite"))
+        return site(archive=archive, engines={name: Scripted(Script([name])) for name in names})
+
+    async with run("one", "two") as server:
+        told = (await server.ask(CHAT, BACKGROUND | {"model": "two"})).told
+        id_ = told.headers["x-bourn-stream"]
+    for names in (("one", "two"), ("one",)):
+        async with run(*names) as server:
+            for _ in range(3):
+                back = await server.ask(f"/v1/streams/{id_}")
+                assert texts(back) == "two"
+                assert {chunk["model"] for chunk in back.chunks} == {"two"}
+                assert {chunk["id"] for chunk in back.chunks} == {id_}
+            seats = [seat for hub in server.fleet.hubs.values() for seat in hub._seats]
+            assert len(seats) == 1
+            assert server.fleet.find(seats[0]).hub is server.fleet.hubs[names[-1]]
+
+
 # -- cancelling ------------------------------------------------------------------------------------
 
 
@@ -209,6 +236,14 @@ async def test_cancelled_by_its_id_as_often_as_one_likes(method: str, tail: str)
     *_, finish, usage = call.chunks
     assert finish["choices"][0]["finish_reason"] == "cancelled"
     assert usage["usage"]["completion_tokens"] >= 3
+
+
+async def test_what_has_ended_is_let_go_and_nothing_is_cancelled() -> None:
+    async with site() as server:
+        id_ = (await server.ask(CHAT, BACKGROUND)).told.headers["x-bourn-stream"]
+        ended = await server.ask(f"/v1/streams/{id_}/cancel", method="POST")
+        assert ended.json["cancelled"] is False
+        assert (await server.ask(f"/v1/streams/{id_}")).told.status == 404
 
 
 async def test_cancelled_in_the_queue() -> None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from starlette.types import ASGIApp, Message
 
+from bourn.archive import Archive
 from bourn.engines.base import Engine
 from bourn.engines.scripted import Script, Scripted
 from bourn.hub import Hub
@@ -169,13 +170,21 @@ async def site(
     key: Key | None = None,
     queue_limit: int = 256,
     engines: Mapping[str, Engine] | None = None,
+    archive: Archive | None = None,
+    patience: float | None = None,
     **facts: Any,
 ) -> AsyncIterator[Site]:
-    """A server with one model, `m`, or with these. facts: of its `ModelInfo`."""
+    """A server with one model, `m`, or with these. facts: of its `ModelInfo`.
+
+    patience: seconds that a request waits for a load.
+    """
     engines = engines or {"m": Scripted(script, **facts)}
-    standbys = [Standby(name, partial(_same, engine)) for name, engine in engines.items()]
+    standbys = [
+        Standby(name, partial(_same, engine), patience=patience) for name, engine in engines.items()
+    ]
     given = None if key is None else partial(_same, key, None)
-    fleet = Fleet([Offer(standby, key=given) for standby in standbys], queue_limit=queue_limit)
+    offers = [Offer(standby, key=given) for standby in standbys]
+    fleet = Fleet(offers, queue_limit=queue_limit, archive=archive)
     await fleet.start()
     try:
         yield Site(application(fleet, config), fleet, engines)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
+import psutil
 
 
 class Served:
@@ -36,6 +37,15 @@ class Served:
         """What it has written to stderr so far."""
         return "".join(self._lines)
 
+    @property
+    def engines(self) -> list[psutil.Process]:
+        """The processes that it has started."""
+        return [
+            child
+            for child in psutil.Process(self.process.pid).children(recursive=True)
+            if child.status() != psutil.STATUS_ZOMBIE
+        ]
+
     def client(self, key: str | None = None) -> httpx2.Client:
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         if self.url.startswith("unix:"):
@@ -51,6 +61,22 @@ class Served:
                 if time.monotonic() > end:
                     raise TimeoutError(self.told)
                 time.sleep(0.02)
+
+    def count(self, name: str, model: str) -> int:
+        """What `/metrics` counts of a model."""
+        with self.client() as client:
+            told = client.get("/metrics").text
+        found = re.search(rf'^{name}{{.*model_name="{model}".*}} (\S+)$', told, re.MULTILINE)
+        return int(float(found[1])) if found else 0
+
+    def idle(self, model: str, seconds: float = 20) -> bool:
+        """Whether nothing of it is being computed by then; waits for that."""
+        end = time.monotonic() + seconds
+        while self.count("bourn:num_requests_running", model):
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.01)
+        return True
 
     def end(self, number: int = signal.SIGTERM) -> int:
         """Its exit status after a signal."""
@@ -71,6 +97,16 @@ class Served:
         self._listens.set()  # or it never will
 
 
+def gone(processes: list[psutil.Process], seconds: float = 10) -> bool:
+    """Whether all have ended by then; waits for that."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if not any(each.is_running() and each.status() != "zombie" for each in processes):
+            return True
+        time.sleep(0.02)
+    return False
+
+
 def environment(home: Path, more: Mapping[str, str] = {}) -> dict[str, str]:
     """An empty home, and no settings of whoever runs the tests."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("BOURN_")}
@@ -82,10 +118,14 @@ def serving(
     *arguments: str,
     home: Path,
     environ: Mapping[str, str] = {},
+    by: str = "serve",
 ) -> Iterator[Served]:
-    """A server with these arguments, on a free port unless they name another place."""
+    """A server with these arguments, on a free port unless they name another place.
+
+    by: the command of bourn's that is it.
+    """
     where = () if "--uds" in arguments else ("--port", "0")
-    command = [sys.executable, "-m", "bourn", "serve", *arguments, *where]
+    command = [sys.executable, "-m", "bourn", by, *arguments, *where]
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, env=environment(home, environ)
     ) as process:

@@ -56,6 +56,7 @@ def test_everything_at_once() -> None:
             "logit_bias": {"5": -100, "6": 0.5},
             "tools": [TOOL],
             "tool_choice": "required",
+            "parallel_tool_calls": False,
             "response_format": {"type": "json_object"},
             "chat_template_kwargs": {"enable_thinking": False},
             "cache_prompt": False,
@@ -78,6 +79,7 @@ def test_everything_at_once() -> None:
         ignore_eos=True,
         tools=(TOOL,),
         tool_choice="required",
+        parallel_tool_calls=False,
         response_format={"type": "json_object"},
         template_kwargs={"enable_thinking": False},
         reuse_prompt=False,
@@ -230,7 +232,6 @@ def test_an_unknown_field_is_named_with_the_nearest_known() -> None:
         ("echo", False, 0),
         ("suffix", "", "end"),
         ("store", False, True),
-        ("parallel_tool_calls", True, False),
         ("modalities", ["text"], ["text", "audio"]),
     ],
 )

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bourn.engines.dialects import GENERIC, LLAMACPP, MISTRAL, OLLAMA, OPENAI, SGLANG, VLLM
-from bourn.errors import UnsupportedField
+from bourn.errors import InvalidRequest, UnsupportedField
 from bourn.types import ImagePart, Message, Request, Sampling, TextPart, ToolCall
 from bourn.wire.dialect import Dialect
 from bourn.wire.openai import body_of
@@ -139,6 +139,21 @@ def test_options_are_sent_only_when_used() -> None:
         "response_format": {"type": "json_object"},
         "chat_template_kwargs": {"enable_thinking": False},
     }
+
+
+NAMED = {"type": "function", "function": {"name": "g"}}
+
+
+def test_a_named_call_is_asked_of_those_who_would_pass_over_the_name_by_showing_it_alone() -> None:
+    tools = tuple({"type": "function", "function": {"name": name}} for name in "fgh")
+    told = body(LLAMACPP, tools=tools, tool_choice=NAMED)
+    assert (told["tools"], told["tool_choice"]) == ([tools[1]], "required")
+    told = body(VLLM, tools=tools, tool_choice=NAMED)
+    assert (told["tools"], told["tool_choice"]) == ([*tools], NAMED)
+    for choice in (NAMED, {"type": "allowed_tools"}):
+        with pytest.raises(InvalidRequest, match="none of the tools") as caught:
+            body(LLAMACPP, tools=tools[:1], tool_choice=choice)
+        assert caught.value.field == "tool_choice"
 
 
 def test_reading_the_prompt_anew_is_asked_of_those_who_can() -> None:

@@ -1,7 +1,8 @@
 """What a model is by its content, so that an answer can be told to be this model's.
 
-A file's digest is kept with its size and time, since reading gigabytes takes seconds. It knows no
-engine: who runs the model adds what it runs it with.
+A file's digest is kept with its size and time, since reading gigabytes takes seconds; where nothing
+outlives the process, place, size and time will do by themselves. It knows no engine: who runs the
+model adds what it runs it with.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from hashlib import file_digest, sha256
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,20 +21,22 @@ _READ = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt")
 """What of a checkpoint's folder makes its answers."""
 
 
-def identity(source: Source, notes: Path | None = None) -> str:
+def identity(source: Source, notes: Path | None = None, *, lasting: bool = True) -> str:
     """A digest of the model. Reads whole files, unless `notes` holds what they were.
 
-    notes: a file in which digests are kept; None keeps none.
+    notes: a file in which digests are kept; None keeps none. lasting: the same model has the same
+    one next time, and elsewhere; without that nothing is read, and there is nothing to wait for.
 
     Raises:
         OSError: the model cannot be read.
     """
+    of_files = partial(_of_files, notes=notes) if lasting else partial(map, _place)
     match source:
         case Gguf():
-            return _digest("gguf", _of_files(_parts(source), notes))
+            return _digest("gguf", [*of_files(_parts(source))])
         case Checkpoint():
             files = sorted(file for each in _READ for file in source.folder.glob(each))
-            return _digest("checkpoint", _of_files(files, notes))
+            return _digest("checkpoint", [*of_files(files)])
         case Endpoint():
             where = urlsplit(source.base_url)  # without the password that it may hold
             return _digest(
@@ -57,14 +61,18 @@ def _of_files(files: Iterable[Path], notes: Path | None) -> list[str]:
     known = _known(notes)
     told = {}
     for file in files:
-        stat = file.stat()
-        place = json.dumps([str(file.resolve()), stat.st_size, stat.st_mtime_ns])
+        place = _place(file)
         if place not in known:
             with file.open("rb") as opened:
                 known[place] = file_digest(opened, "sha256").hexdigest()
         told[file.name] = known[place]
     _keep(notes, known)
     return [f"{name} {digest}" for name, digest in sorted(told.items())]
+
+
+def _place(file: Path) -> str:
+    stat = file.stat()
+    return json.dumps([str(file.resolve()), stat.st_size, stat.st_mtime_ns])
 
 
 def _known(notes: Path | None) -> dict[str, str]:

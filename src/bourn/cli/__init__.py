@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from contextlib import nullcontext
+
+from bourn.cli.mortal import Mortal
 
 
 def main() -> None:
-    from bourn.cli.app import app_for
+    serves = sys.argv[1:2] == ["serve"]
+    with Mortal() if serves else nullcontext():  # before anything else, that takes its time
+        from bourn.cli.app import app_for
 
-    hush_libraries()
-    app_for(sys.argv[1:])()
+        hush_libraries()
+        app_for(sys.argv[1:])()
 
 
 def hush_libraries() -> None:

@@ -18,7 +18,8 @@ from bourn.types import Event, FinishReason, State
 class Label:
     """What stands on a journal: whose it is, and whom it may serve later.
 
-    key: of the request that it answers, where it may answer others. created: unix seconds.
+    model: the name of what makes it. key: of the request that it answers, where it may answer
+    others. created: unix seconds.
     durable: somebody may come back for it, or it may answer others; a store on disk writes no
     other one.
     """
@@ -27,6 +28,7 @@ class Label:
     key: str | None = None
     created: float = 0.0
     durable: bool = False
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

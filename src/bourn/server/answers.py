@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import jiter
@@ -9,7 +10,8 @@ from fastapi import APIRouter
 from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response
 
-from bourn.errors import InvalidRequest
+from bourn.engines.base import ModelInfo
+from bourn.errors import InvalidRequest, UnsupportedField
 from bourn.server.openapi import answers
 from bourn.server.refusals import refused
 from bourn.server.schema import CHAT_REQUEST, COMPLETION_REQUEST
@@ -18,11 +20,16 @@ from bourn.server.streaming import EventStream, Opened
 from bourn.server.streams import stream_id
 from bourn.server.whole import WholeAnswer
 from bourn.server.wishes import wishes_of
-from bourn.wire.answers import Head
-from bourn.wire.body import request_of, wants_usage
+from bourn.wire.answers import Head, json_text
+from bourn.wire.body import OURS, request_of, wants_usage
 from bourn.wire.fields import Fields
 
 routes = APIRouter(tags=["answers"])
+
+LONGEST_PROMPT = 10_000
+"""Characters of one that the log shows."""
+
+_prompts = logging.getLogger("bourn.prompts")
 
 
 @routes.post("/v1/chat/completions", **answers("ChatRequest", "ChatAnswer"))
@@ -50,8 +57,13 @@ async def _answer(http: HTTPRequest, known: dict[str, Any], *, chat: bool) -> Re
 
     async def opened() -> Opened:
         hub = await fleet.hub(model)
-        reader = hub.open(request, terms)
+        try:
+            reader = hub.open(request, terms)
+        except UnsupportedField as error:
+            raise _as_it_was_asked(error, hub.info) from None
         note_opened(http, reader, model)
+        if config.log_prompts:
+            _prompts.info("%s is asked: %.*s", model, LONGEST_PROMPT, _prompt(told))
         head = Head(stream_id(reader.id, chat=chat), model, int(reader.created), chat=chat)
         return Opened(reader, head)
 
@@ -59,6 +71,20 @@ async def _answer(http: HTTPRequest, known: dict[str, Any], *, chat: bool) -> Re
     if not told.flag("stream"):
         return WholeAnswer(opened)
     return EventStream(opened, config, usage=usage, places=wishes.queue)
+
+
+def _as_it_was_asked(error: UnsupportedField, info: ModelInfo) -> UnsupportedField:
+    """The error with the name that the field has here."""
+    name = OURS.get(error.field or "")
+    if name is None:
+        return error
+    return UnsupportedField(name, info.engine, hint=info.why.get(error.field or "", ""))
+
+
+def _prompt(told: Fields) -> str:
+    """What somebody has written, as JSON: it stays on one line."""
+    names = ("messages", "prompt")
+    return json_text({name: told.fields[name] for name in names if name in told.fields})
 
 
 def _is_json(content_type: str) -> bool:

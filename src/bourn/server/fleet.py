@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from bourn.archive import Archive
 from bourn.engines.base import ModelInfo
 from bourn.errors import BournError, ModelNotFound, Overloaded
-from bourn.generation import Generation
+from bourn.generation import Generation, journal_of
 from bourn.hub import Hub
 from bourn.server.standby import RETRY_AFTER, Readiness, Standby
 from bourn.sharing import Key
@@ -25,6 +25,9 @@ from bourn.terms import Terms
 from bourn.types import Request, Sampling
 
 logger = logging.getLogger(__name__)
+
+LEARNING = 10.0
+"""Seconds after a load for which requests wait, at most, to share an answer with others."""
 
 T = TypeVar("T")
 
@@ -43,6 +46,13 @@ class Offer:
     engine: Standby
     sampling: Sampling = field(default_factory=Sampling)
     key: Callable[[], Key] | None = None
+
+
+class Found(NamedTuple):
+    """The hub to ask for a stream, and the name of the model that it is of."""
+
+    model: str
+    hub: Hub
 
 
 class Fleet:
@@ -116,10 +126,17 @@ class Fleet:
             raise Overloaded(what, retry_after=RETRY_AFTER, hint="ask again in a moment")
         return await member.opened()
 
-    def find(self, stream_id: str) -> Hub | None:
-        """The hub that holds that seat; the first one where it may be of an earlier run."""
-        hubs = list(self.hubs.values())
-        return next((hub for hub in hubs if stream_id in hub), hubs[0])
+    def find(self, seat: str) -> Found:
+        """Where to look for a seat: with the hub that holds it, else with that of its model.
+
+        The model's name is that of the answer, also where an earlier run served it and this one
+        does not.
+        """
+        for name, hub in self.hubs.items():
+            if seat in hub:
+                return Found(name, hub)
+        name = self._archive.model(journal_of(seat)) or self.names[0]
+        return Found(name, self.hubs.get(name) or self.hubs[self.names[0]])
 
     def break_off(self, why: BournError) -> None:
         """End what still runs, and what waits, with an error that its readers are told."""
@@ -155,17 +172,20 @@ class Member:
         )
         self._offer = offer
         self._key: Key | None = None
+        self._learned = asyncio.Event()
         self._started = False
         self._starting = asyncio.Lock()
 
     async def learn(self) -> None:
         """What the model is, so that its answers can be shared; till then they are not."""
-        if self._offer.key is not None:
-            try:
+        try:
+            if self._offer.key is not None:
                 self._key = await _aside(self._offer.key)
-            except OSError as error:
-                name = self.engine.name
-                logger.warning("%s cannot be read, so its answers are not shared: %s", name, error)
+        except OSError as error:
+            name = self.engine.name
+            logger.warning("%s cannot be read, so its answers are not shared: %s", name, error)
+        finally:
+            self._learned.set()
 
     def _key_of(self, asked: Request, sent: Request, info: ModelInfo, terms: Terms) -> str | None:
         return None if self._key is None else self._key(asked, sent, info, terms)
@@ -177,12 +197,17 @@ class Member:
             await self.opened()
 
     async def opened(self) -> Hub:
-        """The hub, once it knows its model. Later loads are the business of each generation."""
+        """The hub, once it knows its model. Later loads are the business of each generation.
+
+        It is known, too, what the model is, unless that takes long.
+        """
         if not self._started:
             await self.engine.start()
             async with self._starting:
                 if not self._started:
                     await self.hub.start()
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._learned.wait(), LEARNING)
                     self._started = True
         return self.hub
 

@@ -72,10 +72,12 @@ def offers(
     *,
     patience: float | None = None,
     share: bool = False,
+    lasting: bool = True,
 ) -> list[Offer]:
     """An engine for each, which begins to load at once. Needs no event loop.
 
-    patience: seconds that requests wait for a load. share: answers are shared by all keys.
+    patience: seconds that requests wait for a load. share: answers are shared by all keys. lasting:
+    they outlive the process.
 
     Raises:
         SettingsError: what was said fits none of them.
@@ -85,7 +87,7 @@ def offers(
     shares = fitted([model.source for model in models], settings)
     offered = []
     for model, said in zip(models, shares, strict=True):
-        key = partial(_key, model.source, said, share=share)
+        key = partial(_key, model.source, said, share=share, lasting=lasting)
         offered.append(Offer(_standby(model, said, patience), said.sampling, key))
     for offer in offered:
         offer.engine.prepare()
@@ -104,10 +106,10 @@ def _standby(model: Named, settings: Settings, patience: float | None) -> Standb
 # -- what it is, so that answers can be told to be its own -----------------------------------------
 
 
-def _key(source: Source, settings: Settings, *, share: bool) -> Key:
+def _key(source: Source, settings: Settings, *, share: bool, lasting: bool) -> Key:
     from platformdirs import user_cache_path
 
-    content = identity(source, user_cache_path("bourn") / "digests.json")
+    content = identity(source, user_cache_path("bourn") / "digests.json", lasting=lasting)
     told = [content, *_run_with(source, settings)]
     return key_for(sha256(json.dumps(told).encode()).hexdigest(), everybody=share)
 

@@ -178,7 +178,7 @@ _CHAT_FIELDS: Schema = {
         "anyOf": [{"enum": ["none", "auto", "required", None]}, {"type": "object"}],
         "description": "Whether to call one, or which.",
     },
-    "parallel_tool_calls": _only("The model calls as many as it likes.", [True]),
+    "parallel_tool_calls": _of("boolean", "False ends the answer with its first call."),
     "response_format": {
         "type": ["object", "null"],
         "description": "JSON, perhaps by a schema, where the model can be held to it.",

@@ -73,14 +73,11 @@ async def resume(
     seen = _seen(last_event_id, id) if last_event_id else max(after, starting_after)
 
     async def opened() -> Opened:
-        hub = fleet_of(http).find(seat.id)
+        model, hub = fleet_of(http).find(seat.id)
         try:
-            if hub is None:
-                raise KeyError(id)
             reader = hub.attach(seat.id, owner=owner_of(http))
         except KeyError:
             raise StreamNotFound(f"there is no stream {id:.80}") from None
-        model = next(name for name, each in fleet_of(http).hubs.items() if each is hub)
         tell(http.scope, model=model, stream=reader.id)
         return Opened(reader, Head(id, model, int(reader.created), chat=seat.chat), seen)
 
@@ -96,8 +93,8 @@ async def cancel(http: HTTPRequest, id: str) -> Response:  # noqa: A002
     and none of it computes anything: `cancelled` is false then.
     """
     seat = seat_of(id)
-    hub = fleet_of(http).find(seat.id)
-    cancelled = hub is not None and hub.cancel(seat.id, owner=owner_of(http))
+    _, hub = fleet_of(http).find(seat.id)
+    cancelled = hub.cancel(seat.id, owner=owner_of(http))
     return JSONResponse({"id": id, "object": "stream", "cancelled": cancelled})
 
 

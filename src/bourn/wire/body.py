@@ -35,6 +35,7 @@ _OPTIONS = {
     "ignore_eos",
     "tools",
     "tool_choice",
+    "parallel_tool_calls",
     "response_format",
     "chat_template_kwargs",
     "cache_prompt",
@@ -57,7 +58,6 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "function_call": (),
     "functions": ([],),
     "modalities": (["text"],),
-    "parallel_tool_calls": (True,),
     "prediction": (),
     "reasoning_effort": (),
     "service_tier": ("auto", "default"),
@@ -70,6 +70,13 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 
 KNOWN = _OPTIONS | _WHOLE | _SAMPLING | {_REPEAT} | _NOT_FOR_THE_MODEL | NEUTRAL.keys()
 """All that a body may have."""
+
+
+OURS = {
+    "min_new_tokens": "min_tokens",
+    "template_kwargs": "chat_template_kwargs",
+}
+"""Fields of a `Request` that have another name on this wire."""
 
 
 def request_of(body: Mapping[str, Any]) -> Request:
@@ -100,6 +107,7 @@ def request_of(body: Mapping[str, Any]) -> Request:
         ignore_eos=told.flag("ignore_eos"),
         tools=tuple(map(_tool, told.listed("tools"))),
         tool_choice=_tool_choice(told),
+        parallel_tool_calls=told.flag("parallel_tool_calls", default=True),
         response_format=_response_format(told),
         template_kwargs=told.object("chat_template_kwargs") or {},
         reuse_prompt=told.flag("cache_prompt", default=True),

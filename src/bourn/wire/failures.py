@@ -99,7 +99,7 @@ def failure_of(
 
 def is_failure(payload: object) -> bool:
     """Whether a frame of a stream is an error rather than a part of an answer."""
-    return isinstance(payload, Mapping) and bool(
+    return isinstance(payload, dict) and bool(
         payload.get("error") or payload.get("object") == "error"
     )
 

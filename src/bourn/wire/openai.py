@@ -5,9 +5,10 @@ It knows no connection, and what kinds of endpoint there are only by their `Dial
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bourn.errors import UnsupportedField
+from bourn.errors import InvalidRequest, UnsupportedField
 from bourn.types import ImagePart, Message, Request, TextPart
 from bourn.wire.dialect import Dialect
 
@@ -45,11 +46,14 @@ def _sampling(request: Request, dialect: Dialect) -> dict[str, Any]:
 
 
 def _options(request: Request, dialect: Dialect) -> dict[str, Any]:
+    tools, choice = list(request.tools), request.tool_choice
+    if isinstance(choice, Mapping) and not dialect.names_call:
+        tools, choice = [_named(choice, tools)], "required"
     wanted: dict[str, Any] = {
         "n": request.n if request.n > 1 else None,
         "ignore_eos": request.ignore_eos or None,
-        "tools": list(request.tools) or None,
-        "tool_choice": request.tool_choice,
+        "tools": tools or None,
+        "tool_choice": choice,
         "response_format": request.response_format,
         "chat_template_kwargs": request.template_kwargs or None,
     }
@@ -57,6 +61,17 @@ def _options(request: Request, dialect: Dialect) -> dict[str, Any]:
         top = max(request.logprobs, dialect.least_top)
         wanted |= {"logprobs": True, "top_logprobs": top} if request.messages else {"logprobs": top}
     return {name: value for name, value in wanted.items() if value is not None}
+
+
+def _named(choice: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The tool that is to be called."""
+    match choice:
+        case {"function": {"name": str(name)}}:
+            for tool in tools:
+                if tool["function"]["name"] == name:
+                    return tool
+    hint = 'name one of `tools`: {"type": "function", "function": {"name": …}}'
+    raise InvalidRequest("`tool_choice` names none of the tools", hint=hint, field="tool_choice")
 
 
 def _message(message: Message, dialect: Dialect) -> dict[str, Any]:
