@@ -69,6 +69,51 @@ def test_each_id_is_new() -> None:
     assert len({new_id() for _ in range(100)}) == 100
 
 
+# -- whose they are, and what they are called ------------------------------------------------------
+
+
+def test_each_owner_has_its_own(path: Path) -> None:
+    ann, bob, terminal = (Conversations(path, owner) for owner in ("ann", "bob", ""))
+    ann.save("a", TALK, {"seed": 7})
+    bob.save("b", TALK.ask("And bob's?"))
+    assert [entry.id for entry in ann.list()] == ["a"]
+    assert [entry.id for entry in bob.search("bourn")] == ["b"]
+    assert terminal.list() == terminal.search("bourn") == ()
+    assert terminal.last() is None
+    for stranger in (bob, terminal, Conversations(path, "an%")):
+        with pytest.raises(InvalidRequest, match="no conversation `a`"):
+            stranger.load("a")
+        with pytest.raises(InvalidRequest, match="no conversation `a`"):
+            stranger.save("a", Chat().ask("mine now"))
+        with pytest.raises(InvalidRequest, match="no conversation `a`"):
+            stranger.rename("a", "mine now")
+        with pytest.raises(InvalidRequest, match="no conversation `a`"):
+            stranger.entry("a")
+        assert stranger.settings("a") == {}
+        assert not stranger.delete("a")
+    assert ann.load("a") == TALK
+    assert ann.settings("a") == {"seed": 7}
+
+
+def test_a_name_that_was_given_stays(kept: Conversations) -> None:
+    kept.save("a", TALK)
+    before = kept.entry("a")
+    assert before == kept.last()
+    kept.rename("a", "  Little\n streams \x07 " + "x" * 100)
+    name = kept.entry("a").title
+    assert name.startswith("Little streams x")
+    assert len(name) <= 60
+    kept.rename("a", "Little streams \ud800")
+    kept.save("a", TALK.ask("And an anabranch?"))
+    assert kept.entry("a").title == kept.list()[0].title == "Little streams"
+    assert [entry.id for entry in kept.search("LITTLE bourn")] == ["a"]
+    assert kept.load("a").title == "What is a bourn?"
+    kept.rename("a", " ")
+    assert kept.entry("a").title == "What is a bourn?"
+    with pytest.raises(InvalidRequest, match="no conversation `b`"):
+        kept.rename("b", "x")
+
+
 # -- finding ---------------------------------------------------------------------------------------
 
 
@@ -206,7 +251,7 @@ def test_a_file_of_a_newer_bourn(kept: Conversations, path: Path) -> None:
 
 
 def test_a_file_of_an_older_bourn_is_brought_up_to_date(kept: Conversations, path: Path) -> None:
-    first, _ = conversations._STEPS
+    first, *_ = conversations._STEPS
     mark = f"PRAGMA application_id = {conversations._OURS}"
     row = ("a", "What is a bourn?", "smollm2", 1, 5.0, TALK.to_json())
     write(path, *first, mark, "PRAGMA user_version = 1")
@@ -217,6 +262,8 @@ def test_a_file_of_an_older_bourn_is_brought_up_to_date(kept: Conversations, pat
     assert kept.settings("a") == {}
     kept.save("b", TALK, {"seed": 7})
     assert kept.settings("b") == {"seed": 7}
+    assert [entry.id for entry in kept.list()] == ["b", "a"]
+    assert Conversations(path, "ann").list() == ()
 
 
 def test_a_damaged_file(kept: Conversations, path: Path) -> None:

@@ -22,6 +22,7 @@ NAMES = [
     "aio",
     "chat_stream",
     "errors",
+    "gradio",
     "hf",
     "load",
 ]

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as families
 from typer.testing import CliRunner
 
 from bourn.cli.app import app_for
+from bourn.cli.web import PORT
 from bourn.engines import SERVING_SLOTS
 from bourn.engines.scripted import Script
 from bourn.hub import ABANDONED
@@ -20,6 +21,7 @@ from bourn.server.config import ServerConfig
 from bourn.server.life import KEEP_ALIVE
 from bourn.server.limits import Limits
 from bourn.server.wishes import DIRECTIVES, KNOWN
+from bourn.web.logins import LOGGED_IN
 from tests.support.scripted_site import CHAT, HI, site
 
 ROOT = Path(__file__).parents[1]
@@ -47,11 +49,21 @@ def section(title: str) -> str:
     return found[1]
 
 
+def flags_of(command: str) -> set[str]:
+    told = CliRunner().invoke(app_for([command]), [command, "--help"], terminal_width=200)
+    return named(r"(?m)^ +(?:-\w, )?(--[a-z][a-z-]+)", told.output) - {"--help"}
+
+
 def test_its_flags_are_those_of_the_command() -> None:
-    told = CliRunner().invoke(app_for(["serve"]), ["serve", "--help"], terminal_width=200)
-    flags = named(r"(?m)^ +(?:-\w, )?(--[a-z][a-z-]+)", told.output) - {"--help"}
+    flags = flags_of("serve")
     assert flags
-    assert named(r"(?<![\w-])--[a-z][a-z-]+") - FOREIGN - {"--help"} == flags
+    assert named(r"(?<![\w-])--[a-z][a-z-]+") - FOREIGN - {"--help"} == flags | {"--no-browser"}
+
+
+def test_the_page_has_the_flags_of_the_server_and_one_of_its_own() -> None:
+    assert flags_of("web") - flags_of("serve") == {"--no-browser"}
+    safety = {"--host", "--api-key", "--api-key-file", "--insecure", "--conversations"}
+    assert safety < flags_of("web")
 
 
 async def test_its_routes_are_those_that_there_are() -> None:
@@ -112,6 +124,8 @@ async def test_its_metrics_are_those_of_the_page() -> None:
         ("What is kept", f"At most {KEPT.count:,} answers and {KEPT.bytes // MIB} MiB are kept"),
         ("What is kept", f"of one key {KEPT.owner_count} and {KEPT.owner_bytes // MIB} MiB"),
         ("What is kept", f"for {KEPT.age:,.0f} s after their end"),
+        ("The page", f"at http://127.0.0.1:{PORT}"),
+        ("The page", f"once in {LOGGED_IN // 86400} days"),
         ("Limits", f"{CONFIG.largest_body // MIB} MiB, else a 413"),
         ("Limits", f"has {BODY['patience'].default:g} s to come"),
         ("Limits", f"at {BODY['pace'].default // 1024} KiB/s"),

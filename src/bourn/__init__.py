@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bourn import aio, errors
+    from bourn import aio, errors, gradio
     from bourn.chat import Chat
     from bourn.engines.hf.streamer import TextIteratorStreamer
     from bourn.errors import BournError
@@ -41,6 +41,7 @@ __all__ = [
     "aio",
     "chat_stream",
     "errors",
+    "gradio",
     "hf",
     "load",
 ]

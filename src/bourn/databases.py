@@ -41,13 +41,20 @@ def make(path: Path) -> None:
 
 
 def bring_up_to_date(file: sqlite3.Connection, path: Path, layout: Layout) -> None:
-    """Do the steps that were not done yet, all or none. In autocommit mode.
+    """Do the steps that were not done yet, all or none. In autocommit mode. It gets a WAL then.
 
     Raises:
         StoreFailed: the file is another program's, or a newer bourn's.
     """
-    if version(file, path, layout) == len(layout.steps):
+    file.execute("BEGIN")  # so that what is asked of the file is of one moment
+    try:
+        done = version(file, path, layout)
+    finally:
+        file.execute("ROLLBACK")
+    if done == len(layout.steps):
         return
+    with suppress(sqlite3.OperationalError):  # busy, without waiting: another process does it
+        file.execute("PRAGMA journal_mode = WAL")
     file.execute("BEGIN IMMEDIATE")
     for step in layout.steps[version(file, path, layout) :]:  # another process may have been first
         for statement in step:

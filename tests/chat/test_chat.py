@@ -90,8 +90,15 @@ def test_a_stream_is_taken_with_its_marks() -> None:
         chat = asked.answered(stream, model="scripted")
     answer = Message("assistant", "The fox", reasoning="hmm")
     assert chat.turns == (
-        Turn((Message("user", "Who?"), answer), FinishReason.STOP, seed=7, model="scripted"),
+        Turn(
+            (Message("user", "Who?"), answer),
+            FinishReason.STOP,
+            seed=7,
+            model="scripted",
+            metrics=stream.metrics,
+        ),
     )
+    assert stream.metrics.tokens == 3
     assert chat.model == "scripted"
 
 
@@ -118,6 +125,32 @@ async def test_a_failed_answer_keeps_its_text_without_a_reason() -> None:
     (turn,) = asked.answered(stream).turns
     assert turn.finish_reason is None
     assert turn.messages[-1].text == "The "
+
+
+async def test_an_answer_that_is_not_at_its_end_has_no_measures_yet() -> None:
+    asked = Chat().ask("Who?")
+    script = Script(["The ", "fox"], delay=0.001)
+    async with aio.Model(Scripted(script)) as model, model.stream(asked.messages) as stream:
+        async for _ in stream:
+            (turn,) = asked.answered(stream).turns
+            assert turn.metrics is None
+            break
+    assert turn.messages[-1].text == "The "
+
+
+def test_why_it_broke_off_may_be_told() -> None:
+    (turn,) = Chat().ask("?").answered("1", error="the engine died").turns
+    assert turn.error == "the engine died"
+    (asked,) = Chat().ask("?").marked(error="there is none").turns
+    assert (asked.answer, asked.error) == (None, "there is none")
+    (stopped,) = Chat().ask("?").marked(finish_reason=FinishReason.CANCELLED).turns
+    assert stopped.stopped
+    (again,) = Chat().ask("?").marked(error="there is none").answered("1").turns
+    assert again.error is None
+    (retried,) = Chat().ask("?").answered("1", error="the engine died").retry().turns
+    assert retried.error is None
+    with pytest.raises(InvalidRequest, match="no such turn"):
+        Chat().marked(error="?")
 
 
 def test_a_reason_that_is_given_goes_before_the_answer_s_own() -> None:

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bourn.chat import Chat
 from bourn.errors import InvalidRequest
-from bourn.types import FinishReason, ImagePart, Message, TextPart, ToolCall
+from bourn.types import FinishReason, ImagePart, Message, Metrics, TextPart, ToolCall
 
 CALL = ToolCall("call_1", "weather", '{"city": "Ulm"}')
 PICTURE = ImagePart("https://example.org/a.png", "low")
@@ -30,6 +31,26 @@ def test_what_is_saved_is_loaded_back() -> None:
     assert Chat.from_json(TALK.to_json()) == TALK
     assert Chat.from_json(TALK.to_json(indent=2).encode()) == TALK
     assert Chat.from_json(Chat().to_json()) == Chat()
+
+
+MEASURED = Metrics(ttft=0.25, tokens=7, tokens_per_second=12.5, total=1.0)
+
+
+def test_how_an_answer_went_is_kept_beside_it() -> None:
+    turn = replace(TALK.turns[0], metrics=MEASURED, error="the engine died\n(ask again)")
+    chat = replace(TALK, turns=(turn, *TALK.turns[1:]))
+    assert Chat.from_json(chat.to_json()) == chat
+    mark = json.loads(chat.to_json())["turns"][0]
+    told = {"ttft": 0.25, "tokens": 7, "tokens_per_second": 12.5, "total": 1.0}
+    assert mark["metrics"] == told
+    assert mark["error"] == "the engine died\n(ask again)"
+    assert "*(broken off: the engine died (ask again))*" in chat.to_markdown().splitlines()
+
+
+def test_measures_that_are_not_known_yet_are_passed_over() -> None:
+    mark = {"messages": 6, "metrics": {"tokens": 7, "joules": [1], "total": None}}
+    (turn,) = Chat.from_json(saved(turns=[mark])).turns
+    assert turn.metrics == Metrics(tokens=7)
 
 
 def test_the_messages_are_those_of_openai_s_api() -> None:
@@ -136,6 +157,9 @@ def test_messages_of_other_programs_are_taken(text: str | bytes) -> None:
         (saved(turns=[{"messages": 5, "finish_reason": 5}]), "`finish_reason` of turn 1 is 5"),
         (saved(turns=[{"messages": 5, "seed": "x"}]), "`seed` of turn 1 is 'x'"),
         (saved(turns=[{"messages": 5, "model": 5}]), "`model` of turn 1 is 5"),
+        (saved(turns=[{"messages": 5, "error": 5}]), "`error` of turn 1 is 5"),
+        (saved(turns=[{"messages": 5, "metrics": 5}]), "`metrics` of turn 1 is 5"),
+        (saved(turns=[{"messages": 5, "metrics": {"ttft": "x"}}]), "`metrics` of turn 1 is {"),
         (saved(max_turns="9"), "`max_turns` is '9'"),
         (saved(max_turns=0), "max_turns is 0"),
         (saved(keep_first=1), "`keep_first` is 1"),

@@ -12,7 +12,7 @@ from bourn.chat.saved import Saved
 from bourn.chat.turn import Messages, Turn, parted
 from bourn.errors import InvalidRequest, PromptTooLong
 from bourn.messages import messages_of
-from bourn.types import FinishReason, Message, ToolCall
+from bourn.types import FinishReason, Message, Metrics, ToolCall
 
 CONTINUE = "Continue."
 """What is asked, where an engine cannot go on with a message that the model has begun."""
@@ -33,6 +33,8 @@ class Said(Protocol):
     def finish_reason(self) -> FinishReason | None: ...
     @property
     def seed(self) -> int | None: ...
+    @property
+    def metrics(self) -> Metrics: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,23 +124,36 @@ class Chat:
         *,
         finish_reason: FinishReason | None = None,
         model: str | None = None,
+        error: str | None = None,
     ) -> Self:
         """With an answer, or with more of the last one.
 
         answer: a stream that was read, also one that was stopped half-way.
-        finish_reason: None is the stream's own.
+        finish_reason: None is the stream's own. error: why it broke off, in words for a user.
 
         Raises:
             InvalidRequest: no answer is wanted.
         """
         if not self.open:
             raise InvalidRequest("nothing was asked", hint="ask, or continue the last answer")
-        message, reason, seed = _said(answer)
-        marks = Turn((message,), finish_reason or reason, seed, model)
+        said = _said(answer)
+        reason = finish_reason or said.finish_reason
+        marks = replace(said, finish_reason=reason, model=model, error=error)
+        message = said.messages[0]
         last = self.turns[-1]
         if self.bridge is None:
             return self._last(last.and_then(message, marks))
         return self._last(last.lengthened(message, marks, exactly=not self.bridge))
+
+    def marked(
+        self, *, finish_reason: FinishReason | None = None, error: str | None = None
+    ) -> Self:
+        """With another word on how the last turn ended; its answer need not have come.
+
+        Raises:
+            InvalidRequest: there is no turn.
+        """
+        return self._last(replace(self._turn(-1), finish_reason=finish_reason, error=error))
 
     def continued(self, *, prefill: bool) -> Self:
         """To go on with the last answer; `answered` then joins what comes to it.
@@ -284,16 +299,17 @@ class Chat:
         return Transcript(head, tuple(turns), self.keep_first, limited)
 
 
-def _said(answer: str | Message | Said) -> tuple[Message, FinishReason | None, int | None]:
-    """The message of an answer, why it ended, and its seed."""
+def _said(answer: str | Message | Said) -> Turn:
+    """The message of an answer, why it ended, its seed, and how fast it was."""
     if isinstance(answer, str):
-        return Message("assistant", answer), FinishReason.STOP, None
+        return Turn((Message("assistant", answer),), FinishReason.STOP)
     if isinstance(answer, Message):
-        return answer, None, None
+        return Turn((answer,))
     message = Message(
         "assistant", answer.text, reasoning=answer.reasoning, tool_calls=answer.tool_calls
     )
-    return message, answer.finish_reason, answer.seed
+    metrics = None if answer.metrics == Metrics() else answer.metrics  # it is not at its end
+    return Turn((message,), answer.finish_reason, answer.seed, metrics=metrics)
 
 
 def _unknown(_: object) -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeVar
 
 from bourn.chat.turn import SYSTEM, Messages, Turn, parted
 from bourn.errors import InvalidRequest
-from bourn.types import FinishReason, Message, Request, ToolCall
+from bourn.types import FinishReason, Message, Metrics, Request, ToolCall
+from bourn.values import codec
 from bourn.wire.body import request_of
 from bourn.wire.dialect import Dialect
 from bourn.wire.openai import body_of
@@ -76,7 +78,8 @@ def _written(message: Message) -> Any:
 def _marks(turn: Turn) -> dict[str, Any]:
     """`messages` says how many of them are this turn's."""
     marks = _told(finish_reason=turn.finish_reason, seed=turn.seed, model=turn.model)
-    return {"messages": len(turn.messages), **marks}
+    metrics = None if turn.metrics is None else codec(Metrics).write(turn.metrics)
+    return {"messages": len(turn.messages), **marks, **_told(metrics=metrics, error=turn.error)}
 
 
 def _told(**values: object) -> dict[str, object]:
@@ -90,6 +93,8 @@ def to_markdown(system: str | None, turns: Iterable[Turn]) -> str:
         parts += [_part(_who(message, turn), _shown(message)) for message in turn.messages]
         if turn.answer is not None and turn.finish_reason in _ENDS:
             parts.append(f"*({_ENDS[turn.finish_reason]})*\n")
+        if turn.error is not None:
+            parts.append(f"*(broken off: {' '.join(turn.error.split())})*\n")
     return "\n".join(parts)
 
 
@@ -219,7 +224,24 @@ def _turn(number: int, messages: Messages, mark: Mapping[str, Any]) -> Turn:
         None if reason is None else FinishReason(reason),
         seed=_maybe(f"`seed` of turn {number}", mark.get("seed"), int),
         model=_maybe(f"`model` of turn {number}", mark.get("model"), str),
+        metrics=_metrics(number, mark.get("metrics")),
+        error=_maybe(f"`error` of turn {number}", mark.get("error"), str),
     )
+
+
+def _metrics(number: int, told: object) -> Metrics | None:
+    """What is not known is passed over: a newer bourn may measure more."""
+    said = _maybe(f"`metrics` of turn {number}", told, dict)
+    if said is None:
+        return None
+    told_of = {field.name: said.get(field.name) for field in fields(Metrics)}
+    known = {name: value for name, value in told_of.items() if value is not None}
+    if not all(isinstance(value, int | float) for value in known.values()):
+        raise InvalidRequest(
+            f"`metrics` of turn {number} is {said!r:.60}", hint="give numbers, or leave it out"
+        )
+    read: Metrics = codec(Metrics).read(known)
+    return read
 
 
 def _kind(what: str, value: object, kind: type[T]) -> T:

@@ -8,7 +8,7 @@ from itertools import takewhile
 from unicodedata import east_asian_width
 
 from bourn.errors import InvalidRequest
-from bourn.types import FinishReason, Message, TextPart
+from bourn.types import FinishReason, Message, Metrics, TextPart
 
 Messages = tuple[Message, ...]
 
@@ -30,6 +30,8 @@ class Turn:
     finish_reason: FinishReason | None = None
     seed: int | None = None
     model: str | None = None
+    metrics: Metrics | None = None
+    error: str | None = None
 
     def __post_init__(self) -> None:
         if not self.messages:
@@ -51,6 +53,11 @@ class Turn:
         """Whether somebody stopped the answer before its end."""
         return self.finish_reason is FinishReason.CANCELLED
 
+    @property
+    def broken_off(self) -> bool:
+        """Whether the answer ended before the model had said all."""
+        return self.finish_reason in (FinishReason.CANCELLED, FinishReason.LENGTH, None)
+
     def unanswered(self) -> Turn:
         """Only what was asked.
 
@@ -67,7 +74,7 @@ class Turn:
         return Turn((*before, with_text(question, text)))
 
     def and_then(self, message: Message, marks: Turn | None = None) -> Turn:
-        """One message more; `marks` gives the finish reason, the seed and the model."""
+        """One message more; `marks` gives all but the messages."""
         return replace(marks or self, messages=(*self.messages, message))
 
     def lengthened(self, more: Message, marks: Turn, *, exactly: bool) -> Turn:

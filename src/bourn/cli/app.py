@@ -10,7 +10,7 @@ import typer
 
 from bourn import __version__
 
-COMMANDS = ("run", "chat", "serve", "batch", "models", "doctor", "bench", "stop")
+COMMANDS = ("run", "chat", "web", "serve", "batch", "models", "doctor", "bench", "stop")
 """Each is a function in a module of its own, `bourn.cli.NAME`."""
 
 

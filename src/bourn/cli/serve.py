@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bourn.cli import options, serving
+from bourn.cli.mortal import Mortal
 from bourn.cli.neutral import neutral
 from bourn.cli.serving import DEFAULTS
 from bourn.cli.show import exit_codes, say
-from bourn.server.config import ServerConfig
+from bourn.server.config import ServerConfig, WebConfig
 from bourn.settings import Settings
 
 if TYPE_CHECKING:
     from bourn.archive import Archive
     from bourn.server.fleet import Offer
     from bourn.server.listening import Listener
+
+Begun = Callable[[str], object]
+"""Told the address once requests are answered."""
 
 
 def serve(
@@ -48,6 +51,9 @@ def serve(
     queue_timeout: serving.QueueTimeout = None,
     first_token_timeout: serving.FirstTokenTimeout = None,
     timeout: serving.Timeout = None,
+    web: serving.Web = False,
+    conversations: serving.Conversations = None,
+    example: serving.Example = None,
     store: serving.Store = serving.MEMORY,
     share_answers: serving.ShareAnswers = False,
     verbose: serving.Verbose = False,
@@ -57,40 +63,71 @@ def serve(
 
     The first Ctrl-C, or SIGTERM, lets running answers come to their end; the second does not.
     """
-    said = locals()
-    with exit_codes():
+    run(locals())
+
+
+def run(said: Mapping[str, Any], begun: Begun = lambda _: None) -> None:
+    """Serve, by the parameters of a command, until a signal ends it; and end the program."""
+    with Mortal() as mortal, exit_codes():
         settings = Settings.load(options.flags(said))
-        config = serving.config(said)
-        listener = serving.listener(config, uds, insecure=insecure)
+        config, web = serving.config(said), serving.page(said)
+        listener = serving.listener(config, said.get("uds"), insecure=said["insecure"])
         try:
-            offered = _offered(models or [settings.model], settings, config, share=share_answers)
-            _log_to_stderr(verbose=verbose)
-            # they load while the rest is imported
-            status = asyncio.run(_live(offered, config, listener, _archive(store)))
+            offered = _offered(said["models"] or [settings.model], settings, config, said)
+            _log_to_stderr(verbose=said["verbose"])
+            archive = _archive(said.get("store", serving.MEMORY))
+            with mortal.held():
+                _import_the_rest()  # while the models load
+            status = asyncio.run(_live(offered, config, web, listener, archive, begun))
         finally:
             listener.close()
     raise SystemExit(status)
 
 
+def _import_the_rest() -> None:
+    import bourn.server.app
+    import bourn.server.life  # noqa: F401
+
+
 def _offered(
-    names: Sequence[str], settings: Settings, config: ServerConfig, *, share: bool
+    names: Sequence[str], settings: Settings, config: ServerConfig, said: Mapping[str, Any]
 ) -> list[Offer]:
     from bourn.server.offers import found, offers
 
     models = found(names, settings)
-    return offers(models, settings, patience=config.timeouts.queue, share=share)
+    return offers(
+        models,
+        settings,
+        patience=config.timeouts.queue,
+        share=said.get("share_answers", False),
+        lasting=said.get("store", serving.MEMORY) != serving.MEMORY,
+    )
 
 
 async def _live(
-    offered: Sequence[Offer], config: ServerConfig, listener: Listener, archive: Archive
+    offered: Sequence[Offer],
+    config: ServerConfig,
+    web: WebConfig | None,
+    listener: Listener,
+    archive: Archive,
+    begun: Begun,
 ) -> int:
     from bourn.server.app import application
     from bourn.server.fleet import Fleet
     from bourn.server.life import live
 
     fleet = Fleet(offered, queue_limit=config.queue_limit, archive=archive)
-    announce = partial(_announce, listener, fleet.names, keys=bool(config.keys))
-    return await live(application(fleet, config), fleet, config, listener, announce)
+    page = None
+    if web is not None:
+        from bourn.web.mount import site
+
+        page = site(fleet, config, web)
+
+    def announce() -> None:
+        _announce(listener, fleet.names, keys=bool(config.keys), page=page is not None)
+        begun(listener.url)
+
+    return await live(application(fleet, config, page), fleet, config, listener, announce)
 
 
 def _archive(store: str) -> Archive:
@@ -103,7 +140,7 @@ def _archive(store: str) -> Archive:
     return Archive(SqliteJournals(Path(store)))
 
 
-def _announce(listener: Listener, names: Sequence[str], *, keys: bool) -> None:
+def _announce(listener: Listener, names: Sequence[str], *, keys: bool, page: bool) -> None:
     from bourn import __version__
 
     say(f"bourn {__version__} listens at {listener.url}")
@@ -111,6 +148,8 @@ def _announce(listener: Listener, names: Sequence[str], *, keys: bool) -> None:
     say(f"  keys    {'wanted' if keys else 'none wanted'}")
     if listener.path is None:
         say(f"  docs    {listener.url}/docs")
+    if page:
+        say(f"  page    {listener.url}{'' if listener.path else '/'}")
 
 
 class _Format(logging.Formatter):

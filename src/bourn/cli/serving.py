@@ -1,8 +1,9 @@
-"""The flags of `bourn serve` alone, and what becomes of them."""
+"""The flags of `bourn serve` and `bourn web` alone, and what becomes of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from typer import Argument, Option
 from bourn.cli.show import say
 from bourn.engines import SERVING_SLOTS
 from bourn.errors import SettingsError
-from bourn.server.config import ServerConfig
+from bourn.server.config import ServerConfig, WebConfig
 from bourn.server.listening import Listener, is_private, listen, listen_unix
 from bourn.settings import read
 from bourn.terms import Timeouts
@@ -93,8 +94,21 @@ ShareAnswers = Annotated[
     bool,
     Option("--share-answers", help="Let what one key's request was answered answer another's too."),
 ]
+Web = Annotated[bool, Option("--web", help="Show the chat page, too, at the server's address.")]
+Conversations = Annotated[
+    Path | None,
+    Option(
+        metavar="FILE",
+        help="Where the page keeps conversations [where `bourn chat` does].",
+        show_default=False,
+    ),
+]
+Example = Annotated[
+    list[str] | None,
+    Option(metavar="TEXT", help="A question that the page offers. Repeatable.", show_default=False),
+]
 Verbose = Annotated[bool, Option("-v", "--verbose", help="Log a line a request.")]
-LogPrompts = Annotated[bool, Option("--log-prompts", help="Let the log show what people ask.")]
+LogPrompts = Annotated[bool, Option("--log-prompts", help="Log what people ask, a line each.")]
 
 
 def config(said: Mapping[str, Any]) -> ServerConfig:
@@ -103,18 +117,37 @@ def config(said: Mapping[str, Any]) -> ServerConfig:
     Raises:
         SettingsError: a key cannot be sent, or they cannot be read.
     """
-    waits = (said["queue_timeout"], said["first_token_timeout"], said["timeout"])
+    waits = [said.get(name) for name in ("queue_timeout", "first_token_timeout", "timeout")]
     return ServerConfig(
         host=said["host"],
         port=said["port"],
         keys=_keys(said["keys"] or (), said["api_key_file"]),
-        metrics_key=said["metrics_key"],
-        origins=tuple(said["cors"] or ()),
+        metrics_key=said.get("metrics_key"),
+        origins=tuple(said.get("cors") or ()),
         drain=DEFAULTS.drain if said["drain"] is None else said["drain"],
-        queue_limit=said["queue_limit"],
+        queue_limit=said.get("queue_limit", DEFAULTS.queue_limit),
         timeouts=Timeouts(*(seconds or None for seconds in waits)),  # 0 is off
-        log_prompts=said["log_prompts"],
+        log_prompts=said.get("log_prompts", False),
     )
+
+
+def page(said: Mapping[str, Any]) -> WebConfig | None:
+    """How the page is to behave; None where none is wanted.
+
+    Raises:
+        SettingsError: it cannot be had, or something is said of it and it is not wanted.
+    """
+    if not said["web"]:
+        for name in ("conversations", "example"):
+            if said[name]:
+                raise SettingsError(f"--{name} is for the page", hint="say --web, too")
+        return None
+    if find_spec("gradio") is None:
+        raise SettingsError(
+            "the page needs Gradio, which is not installed", hint="pip install 'bourn[web]'"
+        )
+    examples = tuple(said["example"] or WebConfig().examples)
+    return WebConfig(conversations=said["conversations"], examples=examples)
 
 
 def _keys(said: Sequence[str], file: Path | None) -> frozenset[str]:

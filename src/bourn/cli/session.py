@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from bourn.asking import Options
 from bourn.chat import UNCALIBRATED, Chat, Fitted, Room, suited
+from bourn.chat.sending import Sending, in_words
 from bourn.cli.tuning import changed, kept, said, to_load
 from bourn.conversations import Conversations, new_id
-from bourn.errors import InvalidRequest, PromptTooLong, StoreFailed, UnsupportedField
+from bourn.errors import InvalidRequest, PromptTooLong, StoreFailed
 from bourn.settings import Settings
 from bourn.types import DEFAULT_MAX_NEW_TOKENS, FinishReason, Message
 
@@ -28,18 +29,18 @@ if TYPE_CHECKING:
 
 Load = Callable[[Settings], AbstractContextManager["Model"]]
 
-_MOST_REFUSALS = 3
-
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """An answer on its way. `notice`: what was left out of the conversation, where that is new."""
 
-    asked: Chat
-    fitted: Fitted
+    sending: Sending
     stream: Stream
     notice: str = ""
-    refusals: int = 0
+
+    @property
+    def fitted(self) -> Fitted:
+        return self.sending.fitted
 
 
 class Session:
@@ -135,7 +136,7 @@ class Session:
         most = self.settings.max_new_tokens or DEFAULT_MAX_NEW_TOKENS
         room = Room(self._window, most, estimate=self._estimate)
         try:
-            return self._attempt(asked, asked.fit(self._count, room), 0)
+            return self._attempt(Sending(asked, asked.fit(self._count, room)))
         except InvalidRequest as refusal:
             return self._otherwise(asked, refusal)
 
@@ -170,7 +171,7 @@ class Session:
         Raises:
             InvalidRequest: there is none.
         """
-        broken_off = bool(self.chat.turns) and self.chat.turns[-1].finish_reason in _BROKEN_OFF
+        broken_off = bool(self.chat.turns) and self.chat.turns[-1].broken_off
         return self.chat.continued(prefill=broken_off and self.info.prefills)
 
     def reworded(self, text: str) -> Chat:
@@ -228,7 +229,8 @@ class Session:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _attempt(self, asked: Chat, fitted: Fitted, refusals: int) -> Attempt:
+    def _attempt(self, sending: Sending) -> Attempt:
+        fitted = sending.fitted
         options: dict[str, Any] = {
             "system": None,  # the conversation has its own
             "max_new_tokens": fitted.max_new_tokens,
@@ -238,7 +240,7 @@ class Session:
         stream = self.model.stream(self._sent(fitted.messages), **cast("Options", options))
         notice = "" if fitted.notice == self._noticed else fitted.notice
         self._noticed = fitted.notice
-        return Attempt(asked, fitted, stream, notice, refusals)
+        return Attempt(sending, stream, notice)
 
     def _count(self, messages: Sequence[Message]) -> int | None:
         return self.model.count(self._sent(messages), system=None)
@@ -251,23 +253,18 @@ class Session:
 
     def _refused(self, attempt: Attempt, refusal: InvalidRequest) -> Attempt:
         if not isinstance(refusal, PromptTooLong):
-            return self._otherwise(attempt.asked, refusal)
-        if attempt.refusals == _MOST_REFUSALS:
-            raise refusal
-        fitted = attempt.asked.after_refusal(attempt.fitted, refusal)
-        self._window, self._estimate = fitted.room.window, fitted.room.estimate
-        return self._attempt(attempt.asked, fitted, attempt.refusals + 1)
+            return self._otherwise(attempt.sending.asked, refusal)
+        shorter = attempt.sending.shorter(refusal)
+        self._window, self._estimate = shorter.fitted.room.window, shorter.fitted.room.estimate
+        return self._attempt(shorter)
 
     def _otherwise(self, asked: Chat, refusal: InvalidRequest) -> Attempt:
-        """Asked for more in words, where the answer cannot be gone on with: thinking models."""
-        if asked.bridge != "" or isinstance(refusal, PromptTooLong | UnsupportedField):
-            raise refusal
-        return self.begin(self.chat.continued(prefill=False))
+        return self.begin(in_words(asked, refusal))
 
     def _answered(self, attempt: Attempt) -> None:
         stream = attempt.stream
         given_up = stream.state is None  # nobody waited for its end
-        self.chat = attempt.asked.answered(
+        self.chat = attempt.sending.asked.answered(
             stream,
             finish_reason=FinishReason.CANCELLED if given_up else None,
             model=self.info.name,
@@ -275,6 +272,3 @@ class Session:
         self.pending = None
         self.last = stream
         self.save()
-
-
-_BROKEN_OFF = (FinishReason.CANCELLED, FinishReason.LENGTH, None)

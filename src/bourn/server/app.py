@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from bourn.server import answers, health, models, streams
 from bourn.server.config import ServerConfig
 from bourn.server.fleet import Fleet
-from bourn.server.gate import gate
+from bourn.server.gate import Parted, gate
 from bourn.server.openapi import METRICS, describe
 from bourn.server.pages import page
 from bourn.server.refusals import HANDLERS
@@ -20,12 +20,16 @@ from bourn.server.schema import Schema
 from bourn.server.telemetry import Telemetry
 
 
-def application(fleet: Fleet, config: ServerConfig) -> ASGIApp:
-    """All of it. What becomes of the fleet's answers is counted from now on."""
+def application(fleet: Fleet, config: ServerConfig, page: ASGIApp | None = None) -> ASGIApp:
+    """All of it. What becomes of the fleet's answers is counted from now on.
+
+    page: has all paths that are not the API's, and lets in whom it likes.
+    """
     telemetry = Telemetry()
     fleet.on_end = telemetry.observe
     app = routes(fleet, config, telemetry)
-    return gate(app, config, telemetry=telemetry, access_log=True)
+    api = gate(app, config, telemetry=telemetry, access_log=True)
+    return api if page is None else Parted(api, page, config)
 
 
 def routes(fleet: Fleet, config: ServerConfig, telemetry: Telemetry) -> FastAPI:

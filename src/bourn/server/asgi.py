@@ -6,6 +6,9 @@ whoever makes the answer, and no part of an answer waits for another.
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -13,6 +16,11 @@ OPEN = frozenset({"/health", "/ready"})
 """The routes for everybody. They tell nothing but whether the server is well."""
 
 METRICS = "/metrics"
+
+API = ("/v1", METRICS, "/docs", "/openapi.json", *OPEN)
+"""Where the API is. All else is the page's, where there is one."""
+
+_LINGERS = "bourn lingers"
 
 
 def route(scope: Scope) -> str:
@@ -24,6 +32,25 @@ def route(scope: Scope) -> str:
 def is_guarded(scope: Scope) -> bool:
     """Whether it is a request, and not for one of the routes for everybody."""
     return scope["type"] in {"http", "websocket"} and route(scope) not in OPEN
+
+
+def is_for_page(scope: Scope) -> bool:
+    """Whether it is for the page, where there is one; also that the application is to start."""
+    if scope["type"] == "lifespan":
+        return True
+    path = route(scope)
+    return not any(path == each or path.startswith(f"{each}/") for each in API)
+
+
+def linger() -> None:
+    """This request may be open for as long as its client is there: no stop has to wait for it."""
+    if (task := asyncio.current_task()) is not None:
+        task.set_name(_LINGERS)
+
+
+def lingers(task: asyncio.Task[Any]) -> bool:
+    """Whether it answers such a request."""
+    return task.get_name() == _LINGERS
 
 
 def headers(scope: Scope, name: bytes) -> list[str]:

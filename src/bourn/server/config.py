@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from bourn.terms import Timeouts
 
@@ -32,3 +33,19 @@ class ServerConfig:
     queue_limit: int = 256
     timeouts: Timeouts = field(default_factory=Timeouts)
     log_prompts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WebConfig:
+    """How the page behaves.
+
+    conversations: the file where they are kept; None is that of `bourn chat`. examples: questions
+    that are offered.
+    """
+
+    conversations: Path | None = None
+    examples: tuple[str, ...] = (
+        "Explain what a language model is, in three sentences.",
+        "Write a short poem about a river.",
+        "Write a Python function that tells whether a word is a palindrome.",
+    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bourn.server.accesslog import AccessLog
+from bourn.server.asgi import is_for_page, linger
 from bourn.server.config import ServerConfig
 from bourn.server.keys import Keys
 from bourn.server.limits import AtOnce, Limits
@@ -37,3 +38,23 @@ def gate(
     if telemetry is not None:
         app = Responses(app, telemetry)
     return AccessLog(app) if access_log else app
+
+
+class Parted:
+    """The API, and beside it a page, which sees to its visitors itself.
+
+    What a page asks is neither written down nor counted, and the server's end does not wait for it:
+    a browser keeps a connection open for as long as it shows the page.
+    """
+
+    def __init__(self, api: ASGIApp, page: ASGIApp, config: ServerConfig) -> None:
+        self._api = api
+        self._page = Origins(page, config, own=True)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if is_for_page(scope):
+            if scope["type"] == "http":
+                linger()
+            await self._page(scope, receive, send)
+        else:
+            await self._api(scope, receive, send)

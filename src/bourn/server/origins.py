@@ -37,14 +37,16 @@ METHODS = ("GET", "HEAD", "POST", "DELETE")
 class Origins:
     """Refuses strangers' pages, and says to browsers which pages are none.
 
-    It adds no header to an answer where `config.origins` is empty.
+    It adds no header to an answer where `config.origins` is empty. own: what is behind it is for a
+    page of ours alone, whatever other pages may ask of the rest.
     """
 
-    def __init__(self, app: ASGIApp, config: ServerConfig) -> None:
-        self._app = _with_cors(app, config.origins) if config.origins else app
-        self._guards = not config.keys and "*" not in config.origins
-        self._origins = {origin.lower().rstrip("/") for origin in config.origins}
-        hosts = {_host(_netloc(origin)) for origin in self._origins}
+    def __init__(self, app: ASGIApp, config: ServerConfig, *, own: bool = False) -> None:
+        self._app = _with_cors(app, config.origins) if config.origins and not own else app
+        self._guards = not config.keys and (own or "*" not in config.origins)
+        origins = {origin.lower().rstrip("/") for origin in config.origins}
+        self._origins = set() if own else origins
+        hosts = {_host(_netloc(origin)) for origin in origins}
         self._hosts = (hosts | {config.host.lower()}) - {""}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

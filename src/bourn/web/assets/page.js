@@ -1,0 +1,186 @@
+// What the page needs of the browser beyond Gradio: Esc, scrolling, the address, quiet live regions.
+(() => {
+  "use strict";
+  const NEAR = 100; // pixels from the end within which the page follows the answer
+  const TWICE = 500; // milliseconds within which the same key is pressed by mistake
+  const byId = (id) => document.getElementById(id);
+  const shown = (element) => element !== null && element.offsetParent !== null;
+  const swallow = (event) => {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  };
+  const busy = () => shown(byId("stop"));
+
+  // -- nothing in an answer passes for a part of the page ------------------------------------------
+  // Gradio leaves names in what it sanitises, and named elements hide what the document can do.
+
+  const all = Element.prototype.querySelectorAll;
+  const remove = Element.prototype.removeAttribute;
+  const NAMED = ".prose :is([id], [name]):not([data-processed], [data-processed] *)"; // or a diagram's
+  const unname = (element) => {
+    for (const each of all.call(element, NAMED))
+      for (const name of ["id", "name"]) remove.call(each, name);
+  };
+  const disown = (talk) => {
+    unname(talk);
+    new MutationObserver((changes) => {
+      for (const target of new Set(changes.map((each) => each.target))) unname(target);
+    }).observe(talk, { childList: true, subtree: true });
+  };
+
+  // -- keys ---------------------------------------------------------------------------------------
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || event.isComposing || !busy()) return;
+    if (document.querySelector(":is(dialog[open], [role=listbox]):not(#talk *)")) return;
+    event.preventDefault();
+    byId("stop").click();
+  });
+
+  // A key held down, or pressed twice, asks once; so does a double click, and does not stop it.
+  let sent = { text: "", at: 0 };
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    if (!event.target.closest("#box")) return;
+    const { text, at } = sent;
+    sent = { text: event.target.value, at: event.timeStamp };
+    if (event.repeat || (text === event.target.value && event.timeStamp - at < TWICE)) swallow(event);
+  }, { capture: true });
+  document.addEventListener("click", (event) => {
+    if (event.detail > 1 && event.target.closest("#send, #stop, #again, #more")) swallow(event);
+  }, { capture: true });
+
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("#delete") && !confirm("Delete this conversation?"))
+      swallow(event);
+  }, { capture: true });
+
+  // -- the address tells the conversation, so that a reload finds it --------------------------------
+
+  const address = () => {
+    const talk = document.querySelector("#mark [data-talk]")?.dataset.talk;
+    if (talk === undefined) return;
+    const url = new URL(location.href);
+    if (talk) url.searchParams.set("c", talk);
+    else url.searchParams.delete("c");
+    if (url.href !== location.href) history.replaceState(history.state, "", url);
+  };
+
+  // -- following the answer, unless the reader has scrolled away ------------------------------------
+
+  let follows = true;
+  const follow = (talk) => {
+    talk.addEventListener("scroll", () => {
+      follows = talk.scrollHeight - talk.scrollTop - talk.clientHeight < NEAR;
+    }, { passive: true });
+    const grown = new ResizeObserver(() => {
+      if (follows) talk.scrollTop = talk.scrollHeight;
+    });
+    for (const id of ["past", "now"]) grown.observe(byId(id));
+    for (const id of ["send", "again", "more"])
+      byId(id)?.addEventListener("click", () => { follows = true; });
+    byId("box").addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && !event.shiftKey) follows = true;
+    });
+  };
+
+  // -- what is said aloud -------------------------------------------------------------------------
+
+  const quiet = () => {
+    for (const log of document.querySelectorAll("#talk [role=log]"))
+      if (log.getAttribute("aria-live") !== "off") log.setAttribute("aria-live", "off");
+    byId("now").setAttribute("aria-busy", String(busy()));
+  };
+
+  // Gradio's own fields also hold clocks that nobody wants to hear.
+  const voice = document.createElement("div");
+  voice.id = "voice";
+  voice.setAttribute("role", "status");
+  voice.setAttribute("aria-live", "polite");
+
+  const speak = () => {
+    document.body.append(voice);
+    for (const id of ["spoken", "wrong"]) {
+      const words = () => byId(id).querySelector(".prose")?.innerText.trim() ?? "";
+      let said = "";
+      new MutationObserver(() => {
+        const now = words();
+        if (now && now !== said) voice.textContent = now;
+        said = now;
+      }).observe(byId(id), { childList: true, subtree: true, characterData: true });
+    }
+  };
+
+  // -- what is folded away --------------------------------------------------------------------------
+
+  const unfold = (button, open) => {
+    button.setAttribute("aria-expanded", String(open));
+    byId(button.id.replace("fold-", "")).hidden = !open;
+  };
+  const foldable = () => {
+    for (const button of document.querySelectorAll("button.fold")) {
+      unfold(button, false);
+      button.setAttribute("aria-controls", button.id.replace("fold-", ""));
+      button.addEventListener("click", () => unfold(button, button.ariaExpanded !== "true"));
+    }
+  };
+
+  // -- the keyboard stays in the box, and what stands there outlives a reload -----------------------
+
+  const draft = () => {
+    const box = byId("box").querySelector("textarea");
+    const kept = sessionStorage.getItem("bourn.draft");
+    if (kept && !box.value) {
+      box.value = kept;
+      box.dispatchEvent(new Event("input", { bubbles: true }));
+    }
+    sessionStorage.removeItem("bourn.draft");
+  };
+
+  const again = () => {
+    const box = byId("box")?.querySelector("textarea");
+    if (box?.value) sessionStorage.setItem("bourn.draft", box.value);
+    location.reload();
+  };
+
+  let held = null; // what had it, which may be gone
+  document.addEventListener("focusin", (event) => { held = event.target; });
+  const focus = () => {
+    const lost = document.activeElement === document.body || !shown(document.activeElement);
+    if (lost && held !== null && !shown(held)) byId("box").querySelector("textarea")?.focus();
+  };
+
+  // -- a narrow screen has no room for both -----------------------------------------------------------
+
+  const fold = () => {
+    const open = document.querySelector("#sidebar.open .toggle-button");
+    if (open && matchMedia("(max-width: 48rem)").matches) open.click();
+  };
+
+  // -- a lost network: what goes on is found again by reading the page anew -------------------------
+
+  window.addEventListener("online", () => { if (busy()) again(); });
+
+  // -- once Gradio has drawn it -------------------------------------------------------------------
+
+  const begin = () => {
+    const talk = byId("talk");
+    const needed = ["past", "now", "spoken", "wrong", "this", "settings", "fold-this", "fold-settings"];
+    if (!talk || !needed.every(byId) || !byId("box")?.querySelector("textarea")) return false;
+    disown(talk);
+    follow(talk);
+    speak();
+    draft();
+    foldable();
+    fold();
+    byId("fresh").addEventListener("click", () => byId("box").querySelector("textarea").focus());
+    document.addEventListener("change", (event) => { if (event.target.closest("#talks")) fold(); });
+    new MutationObserver(() => { quiet(); focus(); address(); }).observe(document.body, {
+      attributes: true, attributeFilter: ["class", "style", "aria-live"], childList: true, subtree: true,
+    });
+    quiet();
+    return true;
+  };
+  const waiting = new MutationObserver(() => { if (begin()) waiting.disconnect(); });
+  waiting.observe(document.documentElement, { childList: true, subtree: true });
+})();

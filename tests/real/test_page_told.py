@@ -1,0 +1,203 @@
+"""The page in Chromium, before a model that says what it is told to: hostile, broken, and rich."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.browser import PATIENCE, Visitor, browsing
+from tests.support.serve import Served, environment
+from tests.support.told_page import FOX
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: Path) -> Iterator[Browser]:
+    with browsing(chromium) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    home = tmp_path_factory.mktemp("home")
+    command = [sys.executable, "-m", "tests.support.told_page", "0", str(home / "talks.db")]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=environment(home)
+    ) as process:
+        yield Served(process)
+        process.kill()
+
+
+@pytest.fixture
+def visitor(browser: Browser, server: Served) -> Iterator[Visitor]:
+    visitor = Visitor(browser, server.url)
+    visitor.open()
+    yield visitor
+    visitor.leave()
+    assert visitor.strayed == []
+
+
+def has_no_sideways_scroll(page: Page) -> bool:
+    return bool(
+        page.evaluate(
+            "document.documentElement.scrollWidth <= innerWidth &&"
+            " document.querySelector('#talk').scrollWidth"
+            " <= document.querySelector('#talk').clientWidth"
+        )
+    )
+
+
+def test_a_hostile_answer_does_nothing(visitor: Visitor) -> None:
+    answer = visitor.asked("hostile")
+    assert "After it." in answer
+    page = visitor.page
+    for link in page.locator("#now .prose a").all():
+        if link.is_visible() and "javascript:" in (link.get_attribute("href") or ""):
+            pytest.fail(link.evaluate("each => each.outerHTML"))
+    assert page.evaluate("window.owned ?? null") is None
+    assert page.locator("#now .prose :is(script, iframe, style, link)").count() == 0
+    assert not any(each.is_visible() for each in page.locator("#now .prose form, #phish").all())
+    assert page.locator("#box textarea").is_visible()
+    if page.locator("#cover").count():
+        assert page.locator("#cover").evaluate("e => getComputedStyle(e).position") == "static"
+    page.fill("#box textarea", "not covered")  # can be clicked and typed into
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"), [("crash", "the engine died"), ("bug", "something went wrong here")]
+)
+def test_an_error_is_told_and_the_page_goes_on(asked: str, told: str, visitor: Visitor) -> None:
+    page = visitor.page
+    answer = visitor.asked(asked)
+    assert answer
+    assert FOX.startswith(answer)
+    expect(page.locator("#now .wrong")).to_contain_text(told)
+    expect(page.locator("#now")).not_to_contain_text("secret")
+    expect(page.locator("#box textarea")).to_be_enabled()
+    assert visitor.asked("Again.") == FOX.strip()
+
+
+def test_reading_thinking_and_answering_are_told(visitor: Visitor) -> None:
+    page = visitor.page
+    visitor.ask("a prompt to read")
+    expect(page.locator("#status")).to_have_text(
+        re.compile(r"reading the prompt, \d+ %"), timeout=PATIENCE
+    )
+    visitor.answered()
+    visitor.ask("think")
+    expect(page.locator("#now .thought-group")).to_contain_text("Let me see.", timeout=PATIENCE)
+    visitor.answered()
+    expect(page.locator("#now .thought-group")).not_to_contain_text("Let me see.")  # folded
+    page.click("#now .thought-group [role=button]")
+    expect(page.locator("#now .thought-group")).to_contain_text("Let me see.")
+
+
+def test_a_tab_closed_while_the_prompt_is_read_ends_that(visitor: Visitor, server: Served) -> None:
+    visitor.ask("a prompt to read")
+    expect(visitor.page.locator("#status")).to_contain_text("reading", timeout=PATIENCE)
+    visitor.page.close()
+    assert server.idle("told", 2)  # it would be read for 5 seconds
+
+
+def test_the_place_in_the_queue_is_told(visitor: Visitor, browser: Browser, server: Served) -> None:
+    busy = [Visitor(browser, server.url) for _ in range(2)]
+    for each in busy:
+        each.open()
+        each.ask("long")
+    visitor.ask("long")
+    expect(visitor.page.locator("#status")).to_have_text("1st in the queue", timeout=PATIENCE)
+    busy[0].page.keyboard.press("Escape")
+    visitor.wait_for_words()
+    for each in busy:
+        each.leave()
+
+
+def test_it_can_be_used_by_keyboard_and_heard(visitor: Visitor) -> None:
+    page = visitor.page
+    page.evaluate(
+        "window.heard = []; new MutationObserver(() => heard.push(document.querySelector('#voice')"
+        ".innerText)).observe(document.querySelector('#voice'), {childList: true})"
+    )
+    page.keyboard.type("long")  # the box has the focus from the beginning
+    page.keyboard.press("Enter")
+    visitor.wait_for_words(200)
+    assert page.evaluate("document.activeElement.closest('#box') !== null")
+    page.keyboard.press("Escape")
+    visitor.answered()
+    for log in page.locator("#talk [role=log]").all():
+        assert log.get_attribute("aria-live") == "off"
+    assert page.locator("#voice").get_attribute("aria-live") == "polite"
+    heard = page.evaluate("heard.filter(text => text)")
+    assert 0 < len(heard) < visitor.wait_for_words() / 40  # of words that are about five long
+    assert "dog." in " ".join(heard)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('#send') !== null")
+
+
+def test_what_is_typed_while_it_answers_is_kept(visitor: Visitor) -> None:
+    page = visitor.page
+    visitor.ask("long")
+    page.keyboard.type("and then?")
+    page.keyboard.press("Enter")
+    expect(page.locator("#wrong")).to_contain_text("being answered", timeout=PATIENCE)
+    expect(page.locator("#box textarea")).to_have_value("and then?")
+    page.keyboard.press("Escape")
+    visitor.answered()
+    page.keyboard.press("Enter")
+    expect(page.locator("#now [data-testid=user]")).to_have_text("and then?", timeout=PATIENCE)
+
+
+def test_wrong_settings_are_told_and_nothing_is_lost(visitor: Visitor) -> None:
+    page = visitor.page
+    page.click("#fold-settings")
+    page.get_by_label("Temperature").fill("hot")
+    page.fill("#box textarea", "Hi")
+    page.press("#box textarea", "Enter")
+    expect(page.locator("#wrong")).to_contain_text("the temperature is `hot`", timeout=PATIENCE)
+    expect(page.locator("#box textarea")).to_have_value("Hi")
+    page.get_by_label("Temperature").fill("0.5")
+    assert visitor.asked("Hi") == FOX.strip()
+    visitor.page.reload()
+    visitor.wait_for_page()
+    page.click("#fold-settings")
+    expect(page.get_by_label("Temperature")).to_have_value("0.5")
+
+
+def test_it_is_seen_in_light_dark_and_on_a_phone(
+    browser: Browser, server: Served, pictures: Path
+) -> None:
+    looks: dict[str, dict[str, Any]] = {
+        "light": {},
+        "dark": {"color_scheme": "dark"},
+        "phone": {"viewport": {"width": 390, "height": 780}},
+    }
+    for name, how in looks.items():
+        visitor = Visitor(browser, server.url, **how)
+        page = visitor.open()
+        visitor.asked("rich")
+        expect(page.locator("#now .katex").first).to_be_visible()
+        expect(page.locator("#now table")).to_be_visible()
+        expect(page.locator("#now pre")).to_be_visible()
+        assert has_no_sideways_scroll(page)
+        page.screenshot(path=pictures / f"{name}.png")
+        visitor.ask("long")
+        visitor.wait_for_words(200)
+        page.screenshot(path=pictures / f"{name}-streaming.png")
+        page.keyboard.press("Escape")
+        visitor.answered()
+        page.screenshot(path=pictures / f"{name}-stopped.png")
+        visitor.asked("crash")
+        expect(page.locator("#now .wrong")).to_be_in_viewport()  # it is scrolled to
+        page.screenshot(path=pictures / f"{name}-error.png")
+        assert has_no_sideways_scroll(page)
+        dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (sum(map(int, re.findall(r"\d+", dark)[:3])) < 200) is (name == "dark")
+        visitor.leave()
