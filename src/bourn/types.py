@@ -114,7 +114,7 @@ class Sampling:
             value = getattr(self, name)
             # written so that NaN fails
             if value is not None and not low <= value <= high:
-                hint = f"give a number from {low:g} to {high:g}"
+                hint = f"give a number from {low:.12g} to {high:.12g}"
                 raise InvalidRequest(f"{name} is {value}", hint=hint, field=name)
 
     def over(self, lower: Sampling) -> Sampling:

@@ -74,7 +74,7 @@ def chromium() -> Path:
 @pytest.fixture(scope="session")
 def pictures() -> Path:
     """Where what the browser shows is put, to be looked at."""
-    folder = Path(os.environ.get("BOURN_PICTURES", "build/pictures"))
+    folder = Path(os.environ.get("PICTURES", "build/pictures"))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

@@ -56,19 +56,71 @@ def has_no_sideways_scroll(page: Page) -> bool:
 
 
 def test_a_hostile_answer_does_nothing(visitor: Visitor) -> None:
+    got: list[str] = []
+    visitor.context.on("response", lambda response: got.append(response.url))
     answer = visitor.asked("hostile")
     assert "After it." in answer
+    assert not any("/logout" in url for url in got)
     page = visitor.page
     for link in page.locator("#now .prose a").all():
         if link.is_visible() and "javascript:" in (link.get_attribute("href") or ""):
             pytest.fail(link.evaluate("each => each.outerHTML"))
     assert page.evaluate("window.owned ?? null") is None
     assert page.locator("#now .prose :is(script, iframe, style, link)").count() == 0
-    assert not any(each.is_visible() for each in page.locator("#now .prose form, #phish").all())
+    assert not any(each.is_visible() for each in page.locator("#now .prose :is(form, input)").all())
     assert page.locator("#box textarea").is_visible()
-    if page.locator("#cover").count():
-        assert page.locator("#cover").evaluate("e => getComputedStyle(e).position") == "static"
+    for each in page.locator("#now .prose [style]").all():
+        assert each.evaluate("e => getComputedStyle(e).position") == "static"
     page.fill("#box textarea", "not covered")  # can be clicked and typed into
+
+
+def test_nothing_in_an_answer_passes_for_a_part_of_the_page(visitor: Visitor) -> None:
+    visitor.asked("hostile")
+    assert visitor.page.locator("#talk .prose :is([id], [name])").count() == 0
+    visitor.ask("long")
+    visitor.wait_for_words()
+    visitor.page.keyboard.press("Escape")
+    visitor.answered()
+
+
+def test_what_is_no_markup_is_shown_as_it_stands(visitor: Visitor) -> None:
+    answer = visitor.asked("odd")
+    assert answer.startswith("? <think>so</think> List<String>, $5 and $6,")
+    assert visitor.page.locator("#now .bot .katex").count() == 1
+
+
+def test_what_is_pressed_twice_is_asked_once(visitor: Visitor) -> None:
+    page = visitor.page
+    page.keyboard.type("long")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    visitor.wait_for_words()
+    assert page.locator("#wrong").inner_text().strip() == ""
+    expect(page.locator("#talks label")).to_have_count(1)
+    page.keyboard.press("Escape")
+    visitor.answered()
+
+
+def test_the_only_question_is_taken_back_and_asked_again(visitor: Visitor) -> None:
+    page = visitor.page
+    visitor.asked("Why?")
+    page.click("#undo")
+    expect(page.locator("#box textarea")).to_have_value("Why?", timeout=PATIENCE)
+    assert visitor.asked("Why?") == FOX.strip()
+    page.click("#fresh")
+    expect(page.locator("#now [data-testid=user]")).to_have_count(0, timeout=PATIENCE)
+    assert page.evaluate("document.activeElement.closest('#box') !== null")
+    page.click("#talks label")  # where it was before
+    expect(page.locator("#now [data-testid=user]")).to_have_text("Why?", timeout=PATIENCE)
+
+
+def test_a_phone_shows_what_is_wide(browser: Browser, server: Served) -> None:
+    visitor = Visitor(browser, server.url, viewport={"width": 390, "height": 780})
+    page = visitor.open()
+    visitor.asked("wide")
+    expect(page.locator("#now .katex-display")).to_be_visible()
+    assert has_no_sideways_scroll(page)
+    visitor.leave()
 
 
 @pytest.mark.parametrize(
@@ -135,6 +187,8 @@ def test_it_can_be_used_by_keyboard_and_heard(visitor: Visitor) -> None:
     for log in page.locator("#talk [role=log]").all():
         assert log.get_attribute("aria-live") == "off"
     assert page.locator("#voice").get_attribute("aria-live") == "polite"
+    assert page.get_by_role("group", name="Your question").count() == 1
+    expect(page.get_by_role("group", name="The answer").first).to_contain_text("fox")
     heard = page.evaluate("heard.filter(text => text)")
     assert 0 < len(heard) < visitor.wait_for_words() / 40  # of words that are about five long
     assert "dog." in " ".join(heard)
@@ -158,6 +212,7 @@ def test_what_is_typed_while_it_answers_is_kept(visitor: Visitor) -> None:
 def test_wrong_settings_are_told_and_nothing_is_lost(visitor: Visitor) -> None:
     page = visitor.page
     page.click("#fold-settings")
+    expect(page.get_by_label("System prompt")).to_be_in_viewport()
     page.get_by_label("Temperature").fill("hot")
     page.fill("#box textarea", "Hi")
     page.press("#box textarea", "Enter")

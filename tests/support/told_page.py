@@ -48,8 +48,22 @@ HOSTILE = f"""<script>window.owned = "script"</script>
 <link rel="stylesheet" href="{ELSEWHERE}/style.css"><style>body {{ display: none }}</style>
 <form action="{ELSEWHERE}/form"><input id="phish" name="key"><button>Log in</button></form>
 <div id="cover" style="position: fixed; inset: 0; z-index: 9999; background: red">cover</div>
+![out](/logout) <audio src="/logout" autoplay></audio> <b id="stop">Stop</b>
+<form name="querySelector"></form> <dialog open>wait</dialog>
 
 After it."""
+
+ODD = "\ud83d <think>so</think> List<String>, $5 and $6, $a_1$"
+"""Half a character, tags that are none, and prices beside a formula."""
+
+WIDE = f"""`{"code" * 100}` https://example.org/{"a" * 300} {"word" * 100}
+
+{"| column " * 14}|
+{"|---" * 14}|
+{"| value " * 14}|
+
+$$ {"x + " * 60} y $$
+"""
 
 FOX = "The quick brown fox jumps over the lazy dog. "
 
@@ -64,6 +78,8 @@ def script(request: Request) -> Script:
     told: dict[str, tuple[Sequence[str | Piece], dict[str, object]]] = {
         "rich": (words(RICH), {"delay": 0.01}),
         "hostile": ([HOSTILE], {}),
+        "odd": ([ODD], {}),
+        "wide": ([WIDE], {}),
         "think": ([*thoughts, *words("It is 42. " * 10)], {"delay": 0.03}),
         "crash": (words(FOX), {"fail_at": 5, "error": EngineCrashed("the engine died")}),
         "bug": (words(FOX), {"fail_at": 2, "error": RuntimeError("a secret")}),

@@ -14,6 +14,7 @@ from bourn.cli.serve import run
 from bourn.cli.serving import DEFAULTS
 
 PORT = 7860
+DRAIN = 3.0  # seconds: who ends it looks at the page
 
 NoBrowser = Annotated[bool, Option("--no-browser", help="Open no browser, say the address only.")]
 
@@ -46,7 +47,7 @@ def web(
 
     It is `bourn serve --web` with a browser opened: the API is there, too, at the same address.
     """
-    said = {"web": True, **locals()}
+    said = {"web": True, **locals(), "drain": DRAIN if drain is None else drain}
     run(said, begun=_nothing if no_browser or not has_display() else _open)
 
 

@@ -28,6 +28,10 @@ AT_ONCE = 1000
 """Functions of the page that may run at the same time. Gradio's own limit is 40, of answers too;
 how many answers are made is the fleet's business."""
 
+SESSIONS = 500
+"""Tabs of which Gradio remembers what their lists hold, at 0.7 MB each, those seen last; its own
+number is 10,000."""
+
 _LOOK_FOR_WORK = 0.01
 """Seconds. Gradio's own is 0.001, which takes a processor 6 % of its time with nobody there."""
 
@@ -71,6 +75,7 @@ def mount(
         look = ours.look()
     blocks = page(desk)
     blocks.max_threads = AT_ONCE
+    blocks.state_session_capacity = SESSIONS
     blocks.queue(default_concurrency_limit=None)
     blocks._queue.sleep_when_free = _LOOK_FOR_WORK  # nothing else sets these
     blocks._queue.progress_update_sleep_when_free = 0.2  # for bars that the page does not have

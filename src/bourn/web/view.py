@@ -13,6 +13,7 @@ from typing import Any
 
 from bourn.chat import Turn
 from bourn.types import Message
+from bourn.web.blocks import parts
 from bourn.web.formulas import formulas
 from bourn.web.words import meter
 
@@ -54,30 +55,35 @@ def question_at(turns: Sequence[Turn], index: int) -> int | None:
 
 def _message(message: Message, *, live: bool) -> list[Shown]:
     if message.role == "user":
-        return [_said("user", [_text(message.text)])]
-    parts = []
+        return [_said("user", _texts(message.text) or [_text("")])]
+    messages = []
     if message.reasoning:
         thinks = live and not message.text
         metadata = {"title": "Thinking", "status": "pending" if thinks else "done"}
-        thoughts = _text(formulas(message.reasoning))
-        parts.append(_said("assistant", [thoughts]) | {"metadata": metadata})
-    calls = [_code(f"{call.name}({call.arguments})") for call in message.tool_calls]
-    content = [_text(text) for text in (formulas(message.text), *calls) if text]
-    return [*parts, _said("assistant", content)] if content else parts
+        thoughts = _said("assistant", _texts(formulas(message.reasoning)))
+        messages.append(thoughts | {"metadata": metadata})
+    calls = [_text(_code(f"{call.name}({call.arguments})")) for call in message.tool_calls]
+    content = [*_texts(formulas(message.text)), *calls]
+    return [*messages, _said("assistant", content)] if content else messages
 
 
 def _told(turn: Turn) -> list[Shown]:
     """How the answer of a turn went: its numbers, why it ended early, what went wrong."""
-    parts = []
+    told = []
     if turn.error:
-        parts.append(html(f'<p class="wrong" role="alert">{escape(turn.error)}</p>'))
+        told.append(html(f'<p class="wrong" role="alert">{escape(turn.error)}</p>'))
     if facts := meter(turn.metrics, turn):
-        parts.append(html(f'<p class="meter">{escape(" · ".join(facts))}</p>'))
-    return parts
+        told.append(html(f'<p class="meter">{escape(" · ".join(facts))}</p>'))
+    return told
 
 
 def _said(role: str, content: Iterable[Shown]) -> Shown:
     return {"role": role, "content": list(content)}
+
+
+def _texts(text: str) -> list[Shown]:
+    """In parts, of which a browser draws anew only those that have changed."""
+    return [_text(part) for part in parts(text) if part]
 
 
 def _text(text: str) -> Shown:

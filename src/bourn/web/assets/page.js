@@ -39,6 +39,7 @@
 
   // A key held down, or pressed twice, asks once; so does a double click, and does not stop it.
   let sent = { text: "", at: 0 };
+  document.addEventListener("input", () => { sent = { text: "", at: 0 }; });
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     if (!event.target.closest("#box")) return;
@@ -86,9 +87,21 @@
 
   // -- what is said aloud -------------------------------------------------------------------------
 
+  const named = (element, name) => {
+    if (element && element.ariaLabel !== name) element.setAttribute("aria-label", name);
+  };
   const quiet = () => {
     for (const log of document.querySelectorAll("#talk [role=log]"))
       if (log.getAttribute("aria-live") !== "off") log.setAttribute("aria-live", "off");
+    named(document.querySelector("#past [role=log]"), "What was said before");
+    named(document.querySelector("#now [role=log]"), "The last question and its answer");
+    for (const [who, name] of [["user", "Your question"], ["bot", "The answer"]]) {
+      const unnamed = `#talk [data-testid=${who}]:not([aria-label="${name}"])`;
+      for (const each of document.querySelectorAll(unnamed)) {
+        each.setAttribute("role", "group"); // Gradio names it by all its text, anew at each word
+        named(each, name);
+      }
+    }
     byId("now").setAttribute("aria-busy", String(busy()));
   };
 
@@ -100,6 +113,7 @@
 
   const speak = () => {
     document.body.append(voice);
+    byId("spoken").setAttribute("aria-hidden", "true");
     for (const id of ["spoken", "wrong"]) {
       const words = () => byId(id).querySelector(".prose")?.innerText.trim() ?? "";
       let said = "";
