@@ -12,7 +12,7 @@ import secrets
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -184,28 +184,38 @@ class Client:
             async for _ in news.aiter_bytes():
                 pass
 
-    async def ask(self, event: int, inputs: int) -> None:
-        """Read an answer, as long as this is not cancelled."""
-        data = ["", "m", *[""] * (inputs - 4), False, "Go on"]
+    async def ask(self, config: Mapping[str, Any]) -> None:
+        """Have something answered and read it, as long as this is not cancelled."""
+        event = submission(config)
+        data = ["", "m", *[""] * (len(event["inputs"]) - 4), False, "Go on"]
+        talk = None
+        async for message in self._told(event["id"], data):
+            if message["msg"] == "process_completed":
+                talk = message["output"]["data"][0]
+        follow = next(
+            each for each in config["dependencies"] if each["trigger_after"] == event["id"]
+        )
+        async for message in self._told(follow["id"], [talk]):
+            assert message["msg"] != "process_completed", message
+            if message["msg"] == "process_generating":
+                self.updates.append(time.perf_counter())
+
+    async def _told(self, event: int, data: Sequence[Any]) -> AsyncIterator[dict[str, Any]]:
         body = {"data": data, "fn_index": event, "session_hash": self.session}
         (await self.http.post("/gradio_api/queue/join", json=body)).raise_for_status()
         where = f"/gradio_api/queue/data?session_hash={self.session}"
         async with self.http.stream("GET", where) as news:
             async for line in news.aiter_lines():
                 if line.startswith("data:"):
-                    message = json.loads(line[5:])
-                    assert message["msg"] != "process_completed", message
-                    if message["msg"] == "process_generating":
-                        self.updates.append(time.perf_counter())
+                    yield json.loads(line[5:])
 
 
-def submission(config: Mapping[str, Any]) -> tuple[int, int]:
-    """Which event sends what is in the box, and how many inputs it has."""
+def submission(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The event that sends what is in the box."""
     ids = {each["props"].get("elem_id"): each["id"] for each in config["components"]}
-    event = next(
+    return next(
         each for each in config["dependencies"] if [ids["box"], "submit"] in each["targets"]
     )
-    return event["id"], len(event["inputs"])
 
 
 async def crowd(server: Server) -> None:
@@ -220,11 +230,11 @@ async def crowd(server: Server) -> None:
                 base_url=f"http://127.0.0.1:{server.port}", timeout=60, limits=limits
             )
             clients.append(Client(await stack.enter_async_context(http)))
-        event, inputs = submission([await each.open() for each in clients][-1])
+        config = [await each.open() for each in clients][-1]
         staying = [group.create_task(each.beat()) for each in clients]
         tabs = await stack.enter_async_context(opened(server, PAGES))
         asking = clients[: STREAMS - PAGES]
-        staying += [group.create_task(each.ask(event, inputs)) for each in asking]
+        staying += [group.create_task(each.ask(config)) for each in asking]
         for tab in tabs:
             await ask(tab)
         await asyncio.sleep(5)
