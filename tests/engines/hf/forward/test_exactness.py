@@ -79,6 +79,7 @@ def test_rows_together_are_as_alone_for_all_that_is_served(architecture: str) ->
     check(tiny(architecture), seed=len(architecture))
 
 
+@pytest.mark.timeout(300)  # the checkpoint may have to be made first
 @pytest.mark.real
 def test_rows_together_are_as_alone_in_a_real_model() -> None:
     from tests.support.real_checkpoint import real_checkpoint
