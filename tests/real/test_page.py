@@ -276,3 +276,7 @@ def test_with_keys_who_has_none_sees_nothing(
             visitor.at_most(20)
             assert visitor.asked("Say hello.")
             assert visitor.context.request.get(f"{server.url}/v1/models").status == 401
+            visitor.page.get_by_role("button", name="Log out").click()
+            visitor.page.wait_for_url(f"{server.url}/login")
+            visitor.page.goto(server.url)
+            assert visitor.page.url.startswith(f"{server.url}/login")

@@ -131,7 +131,7 @@ async def test_with_keys_the_page_is_for_who_is_logged_in_and_the_api_is_not(
         await client.post("/login", data={"key": "sk-1"})
         told = await client.get("/conversations/a1.md")
         assert (told.status_code, told.text) == (200, "## You\n\nHi\n")
-        await client.get("/logout")
+        await client.post("/logout")
         assert (await client.get("/")).status_code == 401
 
 

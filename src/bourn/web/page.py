@@ -102,7 +102,7 @@ class Page:
                 self.exports = gr.HTML(elem_id="exports")
                 self.delete = gr.Button("Delete", elem_id="delete", size="sm", variant="stop")
             if keyed:
-                gr.HTML('<a href="/logout">Log out</a>', elem_id="log-out")
+                gr.HTML(_LOG_OUT, elem_id="log-out")
 
     def _conversation(self, examples: Sequence[str]) -> None:
         alike: dict[str, Any] = {
@@ -363,5 +363,9 @@ def _number(label: str, otherwise: str) -> gr.Textbox:
     """For a number that need not be given: Gradio's own field shows 0 then."""
     return gr.Textbox(label=label, placeholder=otherwise, max_lines=1, min_width=120)
 
+
+_LOG_OUT = (
+    '<form method="post" action="/logout"><button class="sm secondary">Log out</button></form>'
+)
 
 _QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}

@@ -177,6 +177,8 @@ def _turned_away(scope: Scope) -> Response:
 
 
 def _logged_out(scope: Scope) -> Response:
+    if scope["method"] != "POST":  # no link in an answer is to log anybody out
+        return RedirectResponse("/", 303)
     cookie = _set_cookie(scope, LOGIN_COOKIE, "", 0)
     return RedirectResponse(LOGIN, 303, {"set-cookie": cookie, "cache-control": "no-store"})
 
@@ -209,7 +211,7 @@ def _is_foreign(scope: Scope) -> bool:
             is_visit = scope["method"] == "GET" and headers(scope, b"sec-fetch-mode") == [
                 "navigate"
             ]
-            return not is_visit or route(scope) == LOGOUT
+            return not is_visit
         return False
     called = headers(scope, b"host")
     origins = headers(scope, b"origin")
