@@ -33,6 +33,15 @@ def test_formulas_of_the_model_are_marked_as_such_and_no_prices() -> None:
     assert texts(shown(turn)) == ["$a$", r"\(a\) for $5 and $6"]
 
 
+def test_a_long_answer_is_shown_in_parts_and_a_question_in_one() -> None:
+    long = "Many words. " * 200 + "\n\nEnd."
+    turn = Turn((Message("user", long), Message("assistant", long)))
+    question, answer = shown(turn)
+    assert texts([question]) == [long]
+    assert texts([answer])[1:] == ["End."]
+    assert "".join(texts([answer])) == long
+
+
 def test_reasoning_is_folded_once_there_is_an_answer() -> None:
     thinking = Turn((ASKED, Message("assistant", "", reasoning="Hm.")))
     assert shown(thinking, live=True)[1]["metadata"] == {"title": "Thinking", "status": "pending"}

@@ -55,7 +55,7 @@ def question_at(turns: Sequence[Turn], index: int) -> int | None:
 
 def _message(message: Message, *, live: bool) -> list[Shown]:
     if message.role == "user":
-        return [_said("user", _texts(message.text) or [_text("")])]
+        return [_said("user", [_text(message.text)])]  # in one part, as it is edited
     messages = []
     if message.reasoning:
         thinks = live and not message.text
