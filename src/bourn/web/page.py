@@ -152,7 +152,7 @@ class Page:
             )
 
     def _settings(self, models: Sequence[str]) -> None:
-        own = "the model's own"
+        own = "as the model"
         gr.Button("Settings", elem_id="fold-settings", elem_classes="fold", size="sm")
         with gr.Column(elem_id="settings"):
             self.model = gr.Dropdown(list(models), value=models[0], label="Model")
@@ -161,7 +161,7 @@ class Page:
                 self.temperature = _number("Temperature", own)
                 self.top_p = _number("Top-p", own)
                 self.most = _number("Max new tokens", f"{DEFAULT_MAX_NEW_TOKENS:,}")
-                self.seed = _number("Seed", "another each time")
+                self.seed = _number("Seed", "any")
             self.ends = gr.Textbox(label="Stop strings", info="One a line.", lines=2, max_lines=6)
             self.keep = gr.Checkbox(
                 label="Keep going when I leave",
