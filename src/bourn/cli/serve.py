@@ -77,16 +77,21 @@ def run(said: Mapping[str, Any], begun: Begun = lambda _: None) -> None:
             _log_to_stderr(verbose=said["verbose"])
             archive = _archive(said.get("store", serving.MEMORY))
             with mortal.held():
-                _import_the_rest()  # while the models load
+                _import_the_rest(page=web is not None)  # while the models load
             status = asyncio.run(_live(offered, config, web, listener, archive, begun))
         finally:
             listener.close()
     raise SystemExit(status)
 
 
-def _import_the_rest() -> None:
+def _import_the_rest(*, page: bool) -> None:
     import bourn.server.app
     import bourn.server.life  # noqa: F401
+
+    if page:
+        from bourn.web.mount import prepare
+
+        prepare()
 
 
 def _offered(

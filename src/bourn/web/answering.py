@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncGenerator, Callable, MutableMapping
 from contextlib import suppress
 from dataclasses import replace
@@ -65,7 +64,6 @@ class Answering:
         self.question = question
         self.snapshot = replace(question.chat, bridge=None)
         self.error: str | None = None
-        self.started = time.monotonic()
         self._keep = keep
         self._exchange = Exchange(question, fleet, rooms, self._changed)
         self._chat: Chat | None = None
@@ -93,11 +91,6 @@ class Answering:
     @property
     def owner(self) -> str:
         return self.question.owner
-
-    @property
-    def stream(self) -> str | None:
-        """The id of the stream, once it is open."""
-        return self._exchange.heard.id or None
 
     @property
     def model(self) -> str | None:

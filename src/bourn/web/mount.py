@@ -41,6 +41,12 @@ _KEEPING = 5.0
 _log = logging.getLogger(__name__)
 
 
+def prepare() -> None:
+    """Import Gradio, which takes seconds; it then tells nobody that it runs."""
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    import bourn.web.page  # noqa: F401
+
+
 def site(
     fleet: Fleet,
     config: ServerConfig,
@@ -64,7 +70,9 @@ def mount(
     page: Callable[[Desk], gr.Blocks] | None = None,
 ) -> Desk:
     """Give the application the page, at `/`, and all that belongs to it but the door."""
-    gradio = _gradio()
+    prepare()
+    import gradio
+
     desk = Desk(fleet, web.conversations, timeouts=config.timeouts)
     app.router.routes += exports(desk)
     look: dict[str, Any] = {}
@@ -94,14 +102,6 @@ def mount(
     )
     app.router.lifespan_context = _lasting(app, desk)
     return desk
-
-
-def _gradio() -> Any:
-    """Gradio, which then tells nobody that it runs."""
-    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-    import gradio
-
-    return gradio
 
 
 async def _closed(desk: Desk) -> None:
