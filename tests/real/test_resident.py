@@ -22,6 +22,9 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at processes and their folders"),
 ]
 
+LONG = ("--temperature", "0", "--max-new-tokens", "400", "Tell a long story.")
+"""Of all 400 tokens; where the dice fall otherwise it may be one of thirty."""
+
 
 @pytest.fixture
 def home() -> Iterator[Path]:
@@ -123,8 +126,7 @@ def test_a_killed_keeper_takes_its_model_along(home: Path, env: dict[str, str]) 
 
 
 def test_a_killed_user_does_not_hold_it(home: Path, env: dict[str, str]) -> None:
-    flags = ("--keep-alive", "0.2", "--max-new-tokens", "400", "Tell a long story.")
-    with started("run", *flags, env=env) as user:
+    with started("run", "--keep-alive", "0.2", *LONG, env=env) as user:
         assert user.stdout is not None
         assert user.stdout.read(1)
         worker = the_worker(home)
@@ -135,8 +137,7 @@ def test_a_killed_user_does_not_hold_it(home: Path, env: dict[str, str]) -> None
 
 
 def test_ctrl_c_stops_the_answer_and_keeps_the_model(home: Path, env: dict[str, str]) -> None:
-    flags = ("--keep-alive", "1m", "--max-new-tokens", "400", "Tell a long story.")
-    with started("run", *flags, env=env) as user:
+    with started("run", "--keep-alive", "1m", *LONG, env=env) as user:
         assert user.stdout is not None
         assert user.stdout.read(1)
         user.send_signal(signal.SIGINT)
