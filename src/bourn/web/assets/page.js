@@ -38,8 +38,14 @@
   });
 
   // A key held down, or pressed twice, asks once; so does a double click, and does not stop it.
-  let sent = { text: "", at: 0 };
-  document.addEventListener("input", () => { sent = { text: "", at: 0 }; });
+  const NOTHING = { text: "", at: 0 };
+  let sent = NOTHING;
+  let answering = false;
+  const ended = () => { // the same words are no second press any more
+    if (answering && !busy()) sent = NOTHING;
+    answering = busy();
+  };
+  document.addEventListener("input", () => { sent = NOTHING; });
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     if (!event.target.closest("#box")) return;
@@ -189,7 +195,7 @@
     fold();
     byId("fresh").addEventListener("click", () => byId("box").querySelector("textarea").focus());
     document.addEventListener("change", (event) => { if (event.target.closest("#talks")) fold(); });
-    new MutationObserver(() => { quiet(); focus(); address(); }).observe(document.body, {
+    new MutationObserver(() => { ended(); quiet(); focus(); address(); }).observe(document.body, {
       attributes: true, attributeFilter: ["class", "style", "aria-live"], childList: true, subtree: true,
     });
     quiet();
