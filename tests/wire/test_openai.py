@@ -70,6 +70,9 @@ def test_what_a_dialect_does_not_take_is_refused_by_name(dialect: Dialect) -> No
         "response_format": {"response_format": {"type": "json_object"}},
         "template_kwargs": {"template_kwargs": {"a": 1}},
         "prompt": {"prompt": "x"},
+        "logit_bias": {"logit_bias": {5: -100}},
+        "min_new_tokens": {"min_new_tokens": 2},
+        "stop_token_ids": {"stop_token_ids": (5,)},
         "images": {"messages": (Message("user", (ImagePart("https://x/y.png"),)),)},
         "top_k": {"sampling": Sampling(top_k=3)},
         "min_p": {"sampling": Sampling(min_p=0.1)},
@@ -82,6 +85,25 @@ def test_what_a_dialect_does_not_take_is_refused_by_name(dialect: Dialect) -> No
             with pytest.raises(UnsupportedField) as raised:
                 body(dialect, **fields)
             assert raised.value.field == name
+
+
+@pytest.mark.parametrize("dialect", [VLLM, SGLANG])
+def test_ends_and_biases_by_token_id(dialect: Dialect) -> None:
+    wished = {"min_new_tokens": 2, "stop_token_ids": (5, 6), "logit_bias": {7: -100, 8: 0.5}}
+    told = body(dialect, **wished)
+    assert told["min_tokens"] == 2
+    assert told["stop_token_ids"] == (5, 6)
+    assert told["logit_bias"] == {"7": -100, "8": 0.5}
+    assert not {"min_tokens", "stop_token_ids", "logit_bias"} & body(dialect).keys()
+
+
+@pytest.mark.parametrize("dialect", ALL, ids=lambda dialect: dialect.name)
+def test_a_prompt_of_token_ids(dialect: Dialect) -> None:
+    if "token ids as prompt" in dialect.honours:
+        assert body(dialect, prompt=(1, 2))["prompt"] == (1, 2)
+    else:
+        with pytest.raises(UnsupportedField):
+            body(dialect, prompt=(1, 2))
 
 
 FULL = Sampling(

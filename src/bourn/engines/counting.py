@@ -21,6 +21,8 @@ async def count(endpoint: Endpoint, request: Request, model: str, dialect: Diale
     Raises:
         BournError: the server refuses the prompt, or cannot be reached.
     """
+    if isinstance(request.prompt, tuple):
+        return len(request.prompt)
     body = body_of(request, model, dialect)
     asked = {name: body[name] for name in _PROMPT if name in body}
     if dialect is LLAMACPP:

@@ -23,7 +23,9 @@ _FULL_SAMPLING = _OPENAI_SAMPLING | {
     "repetition_penalty": "repetition_penalty",
 }
 _OPENAI_FIELDS = frozenset({"n", "logprobs", "tools", "tool_choice", "response_format", "prompt"})
-_FULL_FIELDS = _OPENAI_FIELDS | {"ignore_eos", "template_kwargs"}
+_BY_ID = frozenset({"logit_bias", "token ids as prompt"})
+_FULL_FIELDS = _OPENAI_FIELDS | _BY_ID | {"ignore_eos", "template_kwargs"}
+_MORE_ENDS = frozenset({"min_new_tokens", "stop_token_ids"})
 _USAGE = {"stream_options": {"include_usage": True}}
 _CONTINUOUS = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
 
@@ -47,7 +49,7 @@ LLAMACPP = Dialect(
 VLLM = Dialect(
     "vllm",
     sampling=_FULL_SAMPLING,
-    fields=_FULL_FIELDS | {"images"},  # refuses them itself where the model takes none
+    fields=_FULL_FIELDS | _MORE_ENDS | {"images"},  # refused by itself where the model takes none
     extra=_CONTINUOUS,
     resolves=True,
     top_k_off=-1,
@@ -56,7 +58,7 @@ VLLM = Dialect(
 SGLANG = Dialect(
     "sglang",
     sampling=_FULL_SAMPLING,
-    fields=_FULL_FIELDS,
+    fields=_FULL_FIELDS | _MORE_ENDS,
     extra=_CONTINUOUS,
     resolves=True,
     top_k_off=-1,
@@ -74,7 +76,7 @@ OPENAI = Dialect(
     "openai",
     limit="max_completion_tokens",
     sampling=_OPENAI_SAMPLING,
-    fields=_OPENAI_FIELDS | {"images"},
+    fields=_OPENAI_FIELDS | _BY_ID | {"images"},
     extra=_USAGE,
     tells=False,
 )

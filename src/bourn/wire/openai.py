@@ -52,6 +52,9 @@ def _options(request: Request, dialect: Dialect) -> dict[str, Any]:
     wanted: dict[str, Any] = {
         "n": request.n if request.n > 1 else None,
         "ignore_eos": request.ignore_eos or None,
+        "min_tokens": request.min_new_tokens or None,
+        "stop_token_ids": request.stop_token_ids or None,
+        "logit_bias": {str(token): bias for token, bias in request.logit_bias.items()} or None,
         "tools": tools or None,
         "tool_choice": choice,
         "response_format": request.response_format,
