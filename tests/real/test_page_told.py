@@ -209,6 +209,51 @@ def test_what_is_typed_while_it_answers_is_kept(visitor: Visitor) -> None:
     expect(page.locator("#now [data-testid=user]")).to_have_text("and then?", timeout=PATIENCE)
 
 
+def test_back_and_forward_turn_to_other_conversations(visitor: Visitor) -> None:
+    page = visitor.page
+    visitor.asked("hello one")
+    one = visitor.talk
+    page.click("#fresh")
+    visitor.wait_for_talk("")
+    visitor.asked("hello two")
+    two = visitor.talk
+    page.click("#fresh")
+    visitor.wait_for_talk("")
+    page.go_back()
+    visitor.wait_for_talk(two)
+    expect(page.locator("#now [data-testid=user]")).to_have_text("hello two", timeout=PATIENCE)
+    page.go_back()
+    visitor.wait_for_talk(one)
+    page.go_forward()
+    page.go_forward()  # at once
+    visitor.wait_for_talk("")
+    page.go_back()
+    visitor.wait_for_talk(two)
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.click("#fold-this")
+    page.click("#delete")
+    visitor.wait_for_talk("")
+    page.go_back()  # to what is there no more
+    visitor.wait_for_talk("")
+    visitor.asked("hello three")
+    visitor.wait_for_talk(visitor.talk)
+    assert visitor.talk not in {one, two, ""}
+
+
+def test_the_last_that_is_clicked_is_shown(visitor: Visitor) -> None:
+    page = visitor.page
+    for text in ("hello one", "hello two", "hello three"):
+        visitor.asked(text)
+        page.click("#fresh")
+        visitor.wait_for_talk("")
+    talks = page.locator("#talks label")
+    for place in (0, 1, 2, 0, 2, 1):  # faster than they are opened
+        talks.nth(place).click()
+    for shown in ("#now [data-testid=user]", "#talks label.selected"):
+        expect(page.locator(shown)).to_have_text("hello two", timeout=PATIENCE)
+    visitor.wait_for_talk(visitor.talk)
+
+
 def test_wrong_settings_are_told_and_nothing_is_lost(visitor: Visitor) -> None:
     page = visitor.page
     page.click("#fold-settings")

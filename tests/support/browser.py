@@ -96,6 +96,14 @@ class Visitor:
         """The id of the conversation that is shown."""
         return str(self.page.locator("#mark [data-talk]").get_attribute("data-talk"))
 
+    def wait_for_talk(self, talk: str) -> None:
+        """Wait until a conversation is shown, and named by the address; "" is a new one."""
+        self.page.wait_for_function(
+            "talk => document.querySelector('#mark [data-talk]')?.dataset.talk === talk &&"
+            " (new URL(location.href).searchParams.get('c') ?? '') === talk",
+            arg=talk,
+        )
+
     def export(self, end: str, talk: str = "") -> Any:
         """The response to a download of the conversation."""
         return self.context.request.get(f"{self.url}/conversations/{talk or self.talk}.{end}")

@@ -41,13 +41,18 @@ class Visit(NamedTuple):
 class Tab:
     """A tab of a browser.
 
-    follows: the last `follow` in it; earlier ones are silent. answers: those made for it, by
-    conversation. begun: the conversation that was begun there, of which its page may not know yet.
+    shows: the conversation that was turned to last, of which its page may not know yet; None where
+    the tab is older than we are. follows: the last `follow` in it; earlier ones are silent.
+    answers: those made for it, by conversation.
     """
 
+    shows: str | None = None
     follows: object = None
-    begun: str = ""
     answers: dict[str, Answering] = field(default_factory=dict)
+
+    def has_left(self, talk: str) -> bool:
+        """Whether something else was turned to meanwhile."""
+        return self.shows not in (None, talk)
 
 
 class Acts:
@@ -65,10 +70,11 @@ class Acts:
 
     async def open(self, visit: Visit) -> Sight:
         """Show a conversation; a new one where there is none, or it is somebody else's."""
-        self._turned(visit)
+        self._turn(visit, visit.talk)
         try:
             chat = await self._chat(visit)
         except InvalidRequest:
+            self._turn(visit, "")
             visit, chat = visit._replace(talk=""), Chat()
         if not visit.talk:
             return replace(blank(), talks=await self._talks(visit.owner))
@@ -76,7 +82,7 @@ class Acts:
 
     async def fresh(self, visit: Visit) -> Sight:
         """Begin another conversation, with the same wishes."""
-        self._turned(visit)
+        self._turn(visit, "")
         return replace(blank(), talks=await self._talks(visit.owner))
 
     async def rename(self, visit: Visit, title: str) -> Sight:
@@ -91,7 +97,7 @@ class Acts:
 
     async def delete(self, visit: Visit) -> Sight:
         """Forget the conversation, and what is being made for it."""
-        self._turned(visit)
+        self._turn(visit, "")
         await self.desk.delete(visit.owner, visit.talk)
         return replace(blank(), talks=await self._talks(visit.owner))
 
@@ -100,7 +106,7 @@ class Acts:
     async def ask(self, visit: Visit, text: str, wishes: Wishes, *, example: bool = False) -> Sight:
         if not text.strip():
             return Sight()
-        visit = visit._replace(talk=visit.talk or self._tab(visit).begun)
+        visit = visit._replace(talk=visit.talk or self._tab(visit).shows or "")
         chat = (await self._chat(visit)).ask(text)
         return await self._asked(visit, chat, wishes, draft=text, example=example)
 
@@ -129,11 +135,11 @@ class Acts:
     async def follow(self, visit: Visit) -> Sights:
         """What comes of the answer that is being made, until it has ended.
 
-        Silent once something else is followed in that tab.
+        Silent once something else is turned to, or followed, in that tab.
         """
         tab, announcer, token = self._tab(visit), Announcer(), object()
         live = tab.answers.get(visit.talk) or self.desk.live(visit.owner, visit.talk)
-        if live is None:
+        if live is None or tab.has_left(visit.talk):
             return
         tab.follows, tab.answers[visit.talk] = token, live
         try:
@@ -147,6 +153,8 @@ class Acts:
 
     async def settled(self, visit: Visit) -> Sight:
         """What can be done now."""
+        if self._tab(visit).has_left(visit.talk):
+            return Sight()
         if not visit.talk:
             return Sight(busy=False, can_continue=False)
         chat = await self._chat(visit)
@@ -213,7 +221,7 @@ class Acts:
         except BournError as error:
             return await self._refused(visit, error, draft)
         tab = self._tab(visit)
-        tab.begun, tab.answers[visit.talk] = visit.talk, live
+        tab.shows, tab.answers[visit.talk] = visit.talk, live
         turns = live.chat.turns
         return replace(
             await self._listed(visit, live.chat),
@@ -271,10 +279,10 @@ class Acts:
         entries = await asyncio.to_thread(store.list, self._limit)
         return tuple((entry.title or _NO_TITLE, entry.id) for entry in entries)
 
-    def _turned(self, visit: Visit) -> None:
+    def _turn(self, visit: Visit, talk: str) -> None:
         """Something else is looked at in that tab."""
         tab = self._tab(visit)
-        tab.follows, tab.begun = None, ""
+        tab.shows, tab.follows = talk, None
 
     def _tab(self, visit: Visit) -> Tab:
         return self._tabs.setdefault(visit.tab, Tab())

@@ -7,8 +7,10 @@ are few, and hold the last turn alone, so that an update costs the same whatever
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,9 @@ viewBox='0 0 8 8'%3E%3Cpath d='M1 1h2v6H1zm3 2h3v2H4z' fill='%233b82f6'/%3E%3C/s
 """The icon is in it, since the page asks this host for no pictures."""
 
 _FONTS = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}
+
+_NAMED = "() => new URL(location.href).searchParams.get('c') ?? ''"
+"""The conversation that the address names by now, after Back or Forward."""
 
 Updates = dict[Any, Any]
 """New values, by component."""
@@ -82,6 +87,7 @@ class Page:
     ) -> None:
         self.acts = Acts(desk)
         self.talk = gr.Textbox(visible="hidden", elem_id="talk-id")
+        self.turn = gr.Button(visible="hidden", elem_id="turn")  # pressed by the script
         self._sidebar(keyed=keyed)
         self._conversation(examples)
         self._composer()
@@ -186,7 +192,10 @@ class Page:
     def _wire(self, blocks: gr.Blocks) -> None:
         acts, wishes = self.acts, self._wishes
         self._does(blocks.load, acts.open, None, follows=True)
-        self._does(self.talks.input, acts.open, self.talks, follows=True)
+        each = {"trigger_mode": "multiple"}  # else a click while one is being opened is dropped
+        self._does(partial(self.talks.input, **each), acts.open, self.talks, follows=True)
+        turned = partial(self.turn.click, js=_NAMED, **each)
+        self._does(turned, acts.open, self.talk, follows=True)
         for event in (self.box.submit, self.send.click):
             self._does(event, _wished(acts.ask), self.talk, [*wishes, self.box], follows=True)
         self._does(self.again.click, _wished(acts.again), self.talk, wishes, follows=True)
@@ -286,7 +295,7 @@ class Page:
         updates = {component: value for component, value in pairs if value is not None}
         if sight.talk is not None:
             updates[self.exports] = _exports(talk)
-            updates[self.mark] = f'<span data-talk="{escape(talk)}"></span>'  # for the script
+            updates[self.mark] = _mark(talk)
         if sight.talks is not None:
             choices = list(sight.talks)
             known = talk if talk in {each for _, each in choices} else None
@@ -339,6 +348,11 @@ def _index(data: gr.EventData) -> int:
     """Of the message that was edited."""
     index = data.index
     return int(index[0] if isinstance(index, list | tuple) else index)
+
+
+def _mark(talk: str) -> str:
+    """For the script: the conversation that is shown, and another text whenever that is told."""
+    return f'<span data-talk="{escape(talk)}" data-at="{time.monotonic_ns()}"></span>'
 
 
 def _values(wishes: Wishes) -> list[Any]:

@@ -62,16 +62,39 @@
       swallow(event);
   }, { capture: true });
 
-  // -- the address tells the conversation, so that a reload finds it --------------------------------
+  // -- the address tells the conversation: a reload finds it, and Back the one before ---------------
 
-  const address = () => {
-    const talk = document.querySelector("#mark [data-talk]")?.dataset.talk;
-    if (talk === undefined) return;
+  let told = null; // the conversation that is shown, as far as the address knows
+  let at = null; // when that was told
+  let returns = false; // the address has gone before, to one that is to be shown
+
+  const addressed = () => new URL(location.href).searchParams.get("c") ?? "";
+  const readdress = (talk, anew) => {
+    if (talk === addressed()) return;
     const url = new URL(location.href);
     if (talk) url.searchParams.set("c", talk);
     else url.searchParams.delete("c");
-    if (url.href !== location.href) history.replaceState(history.state, "", url);
+    if (anew) history.pushState(null, "", url);
+    else history.replaceState(history.state, "", url);
   };
+  const address = () => {
+    const mark = document.querySelector("#mark [data-talk]")?.dataset;
+    if (mark === undefined || mark.at === at) return;
+    const { talk } = mark;
+    const passed = returns && talk && talk !== addressed(); // gone back once more meanwhile
+    if (!passed) {
+      readdress(talk, told && !returns);
+      returns = false;
+    }
+    told = talk;
+    at = mark.at;
+  };
+
+  window.addEventListener("popstate", () => {
+    if (addressed() === told && !returns) return;
+    returns = true;
+    byId("turn")?.click(); // opens what the address names
+  });
 
   // -- following the answer, unless the reader has scrolled away ------------------------------------
 
