@@ -13,7 +13,7 @@ from bourn.engines.address import Address
 from bourn.engines.http import Endpoint
 from tests.support.busy_server import BusyServer, busy
 
-QUICK = Patience(answer=10, idle=0.6, poll=0.01, slack=0.4)
+QUICK = Patience(answer=10, idle=1.5, poll=0.01, slack=1.0)
 
 
 def asks(tokens: int) -> Mapping[str, Any]:

@@ -22,7 +22,10 @@ from bourn.errors import LoadFailed
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sessions and signals")
 
 UNTIL_EOF = "import sys; sys.stdin.read()"
-DEAF = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"
+DEAF = (
+    "import signal, sys, time; signal.signal(15, signal.SIG_IGN);"
+    "print('deaf', file=sys.stderr, flush=True); time.sleep(60)"
+)
 
 
 def program(text: str, *arguments: str) -> list[str]:
@@ -30,12 +33,12 @@ def program(text: str, *arguments: str) -> list[str]:
 
 
 def alive(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        return not stat.exists() or stat.read_text().split(") ")[1][0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):  # it may end at any moment
         return False
-    stat = Path(f"/proc/{pid}/stat")
-    return not stat.exists() or stat.read_text().split(") ")[1][0] != "Z"
 
 
 def eventually(fact: Callable[[], object], seconds: float = 10) -> bool:
@@ -102,7 +105,7 @@ def test_a_deaf_child_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bourn.engines.life.INSISTENCE", 0.2)
     child = Child(program(DEAF))
     life = child.spawn()
-    time.sleep(0.3)  # until it is deaf
+    assert eventually(lambda: life.last_words)  # it is deaf
     child.terminate()
     assert eventually(lambda: life.dead)
     assert life.returncode == -signal.SIGKILL

@@ -25,12 +25,12 @@ def leash(text: str, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def running(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        return not stat.exists() or stat.read_text().split(") ")[1][0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):  # it may end at any moment
         return False
-    stat = Path(f"/proc/{pid}/stat")
-    return not stat.exists() or stat.read_text().split(") ")[1][0] != "Z"
 
 
 @pytest.mark.parametrize("gentle", [True, False])

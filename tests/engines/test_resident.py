@@ -56,12 +56,12 @@ def eventually(fact: Callable[[], object], seconds: float = 10) -> bool:
 
 
 def alive(pid: int) -> bool:
+    about = Path(f"/proc/{pid}/stat")
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        return not about.exists() or about.read_text().split(") ")[1][0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):  # it may end at any moment
         return False
-    about = Path(f"/proc/{pid}/stat")
-    return not about.exists() or about.read_text().split(") ")[1][0] != "Z"
 
 
 def program(text: str) -> Callable[[], Launch]:

@@ -23,6 +23,7 @@ from bourn.engines.hf.child.worker import Config
 from bourn.errors import EngineCrashed, LoadFailed, PromptTooLong, UnsupportedField
 from bourn.messages import messages_of
 from bourn.types import DEFAULT_SAMPLING, FinishReason, Piece, Request
+from tests.support.serve import gone
 
 pytestmark = [
     pytest.mark.real,
@@ -60,7 +61,7 @@ def process_of(engine: Apart) -> psutil.Process:
 async def is_idle(engine: Apart) -> bool:
     """Whether it computes nothing; waits a while for that."""
     process = process_of(engine)
-    for _ in range(20):
+    for _ in range(100):
         before = process.cpu_times()
         await asyncio.sleep(0.3)
         after = process.cpu_times()
@@ -146,7 +147,7 @@ async def test_a_kill_in_mid_stream_is_told_and_the_next_request_is_served(engin
 
     with pytest.raises(EngineCrashed, match="transformers was killed by signal 9"):
         await until_death()
-    assert time.monotonic() - killed < 2
+    assert time.monotonic() - killed < 10
     assert any(piece.tokens for piece in seen)
     assert "".join(piece.text for piece in await read(engine, COUNTING)) == " 5"
 
@@ -180,16 +181,11 @@ def kill_a_parent_while_it_loads(checkpoint: Path) -> bool:
         [sys.executable, "-c", PARENT, str(checkpoint)], stdout=subprocess.PIPE, text=True
     ) as parent:
         assert parent.stdout is not None
-        maps = Path(f"/proc/{int(parent.stdout.readline())}/maps")
-        while "libtorch" not in maps.read_text():
+        child = psutil.Process(int(parent.stdout.readline()))
+        while "libtorch" not in Path(f"/proc/{child.pid}/maps").read_text():
             time.sleep(0.01)
         parent.kill()
-    end = time.monotonic() + 5
-    while maps.exists() and maps.read_text():  # a zombie's is empty
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
+    return gone([child])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -70,7 +70,8 @@ def test_lines_of_every_kind(smollm2: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
 def test_it_goes_on_where_it_was_ended(smollm2: Path, tmp_path: Path) -> None:
-    asked, out = written(tmp_path / "in.jsonl", LINES * 3), tmp_path / "out.jsonl"
+    long = [line | {"max_new_tokens": 48, "ignore_eos": True} for line in LINES]
+    asked, out = written(tmp_path / "in.jsonl", LINES + long * 2), tmp_path / "out.jsonl"
     env = os.environ | {"HOME": str(tmp_path)}
     begun = command(smollm2, asked, out, "--slots", "2")
     with subprocess.Popen(begun, stderr=subprocess.PIPE, env=env) as process:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,8 @@ async def test_a_thousand_short_requests_a_third_left_early_leave_nothing() -> N
     from tests.engines.hf.test_engine import made, tokenizer
 
     process = psutil.Process()
+    few = ThreadPoolExecutor(2)  # asyncio's own grows with the cores, and with what comes at once
+    asyncio.get_running_loop().set_default_executor(few)
 
     async def ask(model: bourn.aio.Model, number: int) -> None:
         stream = model.stream(f"{number}: tell", max_new_tokens=6)

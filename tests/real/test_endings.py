@@ -6,10 +6,10 @@ import json
 import re
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -202,17 +202,18 @@ class Begun:
 
     def __init__(self, server: Served, model: str, *, stream: bool) -> None:
         self._running = threading.Event()
+        self._others = server.count("bourn:num_requests_running", model)
         self._pool = ThreadPoolExecutor(1)
         self._told = self._pool.submit(self._ask, server, model, stream)
         self.id = ""
-        assert self._running.wait(30)
+        assert self._running.wait(50)
 
     def _ask(self, server: Served, model: str, stream: bool) -> str:
         body = LONG | {"model": model, "stream": stream, "bourn": {"cache": "no-store"}}
         told = ""
         with server.client() as client:
             if not stream:
-                threading.Thread(target=self._watch, args=(server, model)).start()
+                threading.Thread(target=self._watch, args=(server, model), daemon=True).start()
                 return client.post(CHAT, json=body).text
             with client.stream("POST", CHAT, json=body) as answer:
                 for part in answer.iter_text():
@@ -222,9 +223,8 @@ class Begun:
         return told
 
     def _watch(self, server: Served, model: str) -> None:
-        while not server.count("bourn:num_requests_running", model):
-            time.sleep(0.01)
-        self._running.set()
+        if server.becomes("bourn:num_requests_running", model, self._others + 1):
+            self._running.set()
 
     def end(self) -> str:
         told = self._told.result(30)
@@ -233,15 +233,21 @@ class Begun:
 
 
 def test_a_client_that_leaves_ends_it(both: Served, model: str) -> None:
-    before = both.count("bourn:request_cancelled_total", model)
+    cancelled, running = "bourn:request_cancelled_total", "bourn:num_requests_running"
+    before = both.count(cancelled, model)
     body = LONG | {"model": model}
-    with both.client() as client:
-        with client.stream("POST", CHAT, json=body | {"stream": True}) as answer:
-            next(answer.iter_text())
-        with pytest.raises(httpx2.ReadTimeout):
-            client.post(CHAT, json=body, timeout=0.5)
+    with (
+        both.client() as client,
+        client.stream("POST", CHAT, json=body | {"stream": True}) as answer,
+    ):
+        next(answer.iter_text())
+    assert both.becomes(cancelled, model, before + 1)
+    whole = HTTPConnection(both.url.removeprefix("http://"))
+    whole.request("POST", CHAT, json.dumps(body), {"Content-Type": "application/json"})
+    assert both.becomes(running, model, 1)
+    whole.close()
     assert both.idle(model)
-    assert both.count("bourn:request_cancelled_total", model) == before + 2
+    assert both.becomes(cancelled, model, before + 2)
 
 
 def test_a_stream_that_is_cancelled_by_its_id(both: Served, model: str) -> None:
@@ -263,7 +269,7 @@ def hasty(
     """One that has little time for an answer, and one slot of each model for all."""
     models = (f"gguf={smollm2}", f"checkpoint={checkpoint}")
     how = ("--threads", "1", "--window", "2048", "--cpu-only", "--slots", "1")
-    times = ("--timeout", "4s", "--queue-timeout", "1s")
+    times = ("--timeout", "6s", "--queue-timeout", "1s")
     with serving(*models, *how, *times, home=tmp_path_factory.mktemp("home")) as server:
         server.ready()
         yield server
@@ -286,6 +292,7 @@ def test_who_waits_too_long_for_a_slot_is_told(hasty: Served, model: str, stream
     begun = Begun(hasty, model, stream=True)
     told = ask(hasty, model, FRANCE, stream=stream)
     begun.end()
+    assert hasty.idle(model)
     assert (told.status, told.error["code"]) == (503, "overloaded")
     assert int(told.headers["retry-after"]) > 0
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import pytest_asyncio
 
@@ -32,6 +33,7 @@ from bourn.errors import (
 )
 from bourn.messages import messages_of
 from bourn.types import DEFAULT_SAMPLING, FinishReason, Piece, Request, Sampling
+from tests.support.serve import gone
 
 pytestmark = [
     pytest.mark.real,
@@ -43,6 +45,7 @@ pytestmark = [
 WINDOW = 2048
 GREEDY = replace(DEFAULT_SAMPLING, temperature=0.0, seed=1)
 SHORT = "Reply with one short word."
+STORY = "Tell me a story"
 
 
 def request(text: str, sampling: Sampling = GREEDY, **more: Any) -> Request:
@@ -201,7 +204,7 @@ async def test_the_same_seed_gives_the_same_answer(engine: LlamaCpp) -> None:
 
 async def test_the_answers_of_one_request_differ(engine: LlamaCpp) -> None:
     seeded = replace(DEFAULT_SAMPLING, temperature=1.0, seed=5)
-    pieces = await read(engine, request("Tell me a story", seeded, n=2, max_new_tokens=16))
+    pieces = await read(engine, request(STORY, seeded, n=2, max_new_tokens=16, ignore_eos=True))
     texts = {c: "".join(p.text for p in pieces if p.choice == c) for c in (0, 1)}
     assert texts[0] != texts[1]
     assert [p.choice for p in pieces if p.finish] in ([0, 1], [1, 0])
@@ -242,7 +245,7 @@ async def test_cancelling_the_task_ends_it(engine: LlamaCpp) -> None:
     task = asyncio.create_task(
         read(engine, request("Tell me a long story", max_new_tokens=1500, ignore_eos=True))
     )
-    assert await eventually(lambda: _not(is_idle(engine)), 5)
+    assert await eventually(lambda: _not(is_idle(engine)), 30)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -273,7 +276,7 @@ async def test_a_death_in_the_middle_is_told_and_the_next_request_is_served(
 
     with pytest.raises(EngineCrashed, match=r"llama\.cpp was killed by signal 9"):
         await until_death()
-    assert time.monotonic() - killed < 2
+    assert time.monotonic() - killed < 10
     assert any(piece.tokens for piece in seen)
     assert await text_of(engine, Request(prompt="1, 2, 3,", sampling=GREEDY, max_new_tokens=2))
 
@@ -305,17 +308,12 @@ def kill_a_parent_while_it_loads(model: Path) -> bool:
         [sys.executable, "-c", program, str(model)], stdout=subprocess.PIPE, text=True
     ) as parent:
         assert parent.stdout is not None
-        maps = Path(f"/proc/{int(parent.stdout.readline())}/maps")
-        while "xllamacpp" not in maps.read_text():
+        child = psutil.Process(int(parent.stdout.readline()))
+        while "xllamacpp" not in Path(f"/proc/{child.pid}/maps").read_text():
             time.sleep(0.01)
         time.sleep(0.1)  # into the loading, where Python cannot run
         parent.kill()
-    end = time.monotonic() + 2
-    while maps.exists() and maps.read_text():  # a zombie's is empty
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
+    return gone([child])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -32,10 +32,10 @@ pytestmark = [
 
 STREAMED = HI | {"stream": True}
 WORDS = [f"w{number} " for number in range(40)]
-SILENCE = 2.5
+SILENCE = 3.0
 """Seconds between two words, where nginx waits for one."""
 
-IMPATIENT = {"proxy_read_timeout 10m;": "proxy_read_timeout 1s;"}
+IMPATIENT = {"proxy_read_timeout 10m;": "proxy_read_timeout 2s;"}
 BARE = dict.fromkeys(
     ("proxy_http_version 1.1;", 'proxy_set_header Connection "";', "keepalive 32;"), ""
 )
@@ -164,7 +164,7 @@ async def test_a_hang_up_goes_through_in_a_plain_answer(nginx: Path, tmp_path: P
 
 async def test_one_comes_back_without_gap_or_repeat(nginx: Path, tmp_path: Path) -> None:
     body = STREAMED | {"bourn": {"grace": 30}}
-    async with proxied(nginx, tmp_path, Script(WORDS, delay=0.05)) as way:
+    async with proxied(nginx, tmp_path, Script(WORDS, delay=0.1)) as way:
         decoder = SSEDecoder()
         seen: list[ServerSentEvent] = []
         async with way.client.stream("POST", CHAT, json=body) as answer:

@@ -97,16 +97,17 @@ async def test_what_is_held_for_a_stop_that_never_comes_is_shown(model: Model) -
     assert await model.stream(STORY, **greedy(20, stop)).read() == whole
 
 
+@pytest.mark.timeout(120)
 async def test_five_answers_differ_and_one_seed_gives_one(model: Model) -> None:
     async def answer(seed: int | None = None) -> str:
-        return await model.stream(STORY, max_new_tokens=24, seed=seed).read()
+        return await model.stream(STORY, max_new_tokens=32, seed=seed).read()
 
     assert len({await answer() for _ in range(5)}) == 5
     assert len({await answer(seed=7) for _ in range(3)}) == 1
 
 
 async def test_limits_and_the_reasons(model: Model) -> None:
-    stream = model.stream("Say hi", max_new_tokens=5)
+    stream = model.stream("Say hi", max_new_tokens=5, ignore_eos=True)
     await stream.read()
     assert (stream.finish_reason, stream.usage.completion_tokens) == (FinishReason.LENGTH, 5)
     with pytest.raises(PromptTooLong) as raised:
@@ -118,7 +119,7 @@ async def test_limits_and_the_reasons(model: Model) -> None:
 
 
 async def test_numbers_are_told(model: Model) -> None:
-    stream = model.stream(STORY, max_new_tokens=16)
+    stream = model.stream(STORY, max_new_tokens=16, ignore_eos=True)
     await stream.read()
     told = stream.metrics
     assert told.tokens == 16
@@ -157,9 +158,9 @@ async def test_two_hundred_streams_left_at_random_moments_leave_nothing_behind(
     before = (own.num_threads(), own.num_fds(), own.memory_info().rss)
     for _ in range(10):
         await wave(20)
-    assert model.hub.live == 0
-    assert own.num_threads() <= before[0]
-    assert own.num_fds() <= before[1]
+    async with asyncio.timeout(20):
+        while model.hub.live or own.num_threads() > before[0] or own.num_fds() > before[1]:
+            await asyncio.sleep(0.02)
     assert own.memory_info().rss - before[2] < 20e6
     assert await model.stream("Say hi", max_new_tokens=3).read()
 
@@ -199,4 +200,6 @@ async def test_nothing_is_left_running(smollm2: Path) -> None:
 
     before = workers()
     assert run("--max-new-tokens", "2", "hi", smollm2=smollm2).returncode == 0
-    assert workers() - before == set()
+    async with asyncio.timeout(20):
+        while workers() - before:
+            await asyncio.sleep(0.02)

@@ -103,7 +103,8 @@ async def test_the_stream_helper(clients: Clients, model: str) -> None:
 
 
 async def test_several_answers_of_one_request(awaited: AsyncOpenAI, model: str) -> None:
-    asked: Any = {"model": model, "messages": STORY, "n": 2, "temperature": 1, "max_tokens": 12}
+    asked: Any = {"model": model, "messages": STORY, "n": 2, "temperature": 1, "max_tokens": 32}
+    asked |= {"seed": 1, "extra_body": FOREVER}
     whole = await awaited.chat.completions.create(**asked)
     first, second = (choice.message.content for choice in whole.choices)
     assert first
@@ -126,8 +127,8 @@ async def test_a_seed_gives_the_same_again(awaited: AsyncOpenAI, model: str) -> 
             messages=STORY,
             seed=seed,
             temperature=1.2,
-            max_tokens=8,
-            extra_body=ANEW,
+            max_tokens=20,
+            extra_body=ANEW | FOREVER,
         )
         return told.choices[0].message.content or ""
 
@@ -137,7 +138,7 @@ async def test_a_seed_gives_the_same_again(awaited: AsyncOpenAI, model: str) -> 
 
 async def test_limits_and_stops(awaited: AsyncOpenAI, model: str) -> None:
     create = awaited.chat.completions.create
-    short = await create(model=model, messages=STORY, max_completion_tokens=3)
+    short = await create(model=model, messages=STORY, max_completion_tokens=3, extra_body=FOREVER)
     assert short.choices[0].finish_reason == "length"
     assert short.usage is not None
     assert short.usage.completion_tokens == 3

@@ -95,7 +95,7 @@ def test_a_kill_of_the_engine_is_told_and_one_of_the_server_leaves_nothing(
             for process in server.engines:
                 os.kill(process.pid, signal.SIGKILL)
             news = [each.result() for each in reading]
-        assert max(news) - killed < 1
+        assert max(news) - killed < 10
         assert said(client)  # the ninth is served
 
         processes = server.engines

@@ -6,12 +6,16 @@ import asyncio
 import os
 import random
 import re
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, suppress
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -194,20 +198,28 @@ async def test_fifty_hang_ups_on_a_real_model_leave_nothing(
             with await port.ask(CHAT, body | {"stream": number % 2 == 0}):
                 await asyncio.sleep(dice.random())
 
-        def all_of_it() -> list[tuple[int, int]]:
+        def held() -> list[int]:
             them = [psutil.Process(port.pid), *port.server.engines]
-            return [(each.num_threads(), each.num_fds()) for each in them]
+            return [number for each in them for number in (each.num_threads(), each.num_fds())]
+
+        def is_more(now: list[int], before: list[int]) -> bool:
+            """Of threads a pool may have more by now, whose size is that of the machine."""
+            pool = min(32, (os.cpu_count() or 1) + 4)
+            return len(now) != len(before) or any(
+                later > earlier + room
+                for later, earlier, room in zip(now, before, cycle((pool, 0)), strict=False)
+            )
 
         await some_at_a_time(8, 8, leave)
         await port.idle()
-        before = all_of_it()
+        before = held()
         await some_at_a_time(50, 8, leave)
         await port.idle()
         async with asyncio.timeout(GUARD):
-            while all_of_it() != before:
+            while is_more(held(), before):
                 await asyncio.sleep(0.01)
         assert (await port.counted())["kept_answers"] == 0
-        assert await port.answer(question("1, 2, 3,", max_tokens=4))
+        assert await port.answer(question("1, 2, 3,", max_tokens=4, temperature=0))
 
 
 async def test_a_hang_up_ends_the_computing(named: tuple[str, ...], tmp_path: Path) -> None:
@@ -220,12 +232,12 @@ async def test_a_hang_up_ends_the_computing(named: tuple[str, ...], tmp_path: Pa
                 await at_it(engine, seconds=0.2 if reading else 0.8)
             left = time.monotonic()
             assert await still_since(engine) - left < SOON
-        assert (await port.counted())["request_cancelled_total"] == 4
+        await port.until("request_cancelled_total", 4)
 
 
 async def test_who_leaves_the_queue_is_never_begun(named: tuple[str, ...], tmp_path: Path) -> None:
-    async with at_work(*named, "--slots", "1", home=tmp_path) as port:
-        with await port.ask(CHAT, long("Tell me a story.", max_tokens=600) | STREAM) as first:
+    async with at_work(*named, "--slots", "1", "--window", "4096", home=tmp_path) as port:
+        with await port.ask(CHAT, long("Tell me a story.", max_tokens=3000) | STREAM) as first:
             await first.head()
             await some(first, 3)
             waiting = [
@@ -271,10 +283,14 @@ async def test_a_hundred_flaky_readers_of_one_answer(smollm2: Path, tmp_path: Pa
     assert sum(answer.breaks for answer in answers) > 50
 
 
+TOKENS = 200
+"""Of an answer that is still being made when somebody else comes."""
+
+
 async def test_of_two_who_ask_the_same_the_first_is_killed(smollm2: Path, tmp_path: Path) -> None:
     async with at_work(f"m={smollm2}", "--threads", "1", home=tmp_path) as port:
         for number, text in enumerate(("A river.", RIVER)):
-            body = long(text, max_tokens=30)
+            body = long(text, max_tokens=TOKENS)
             with await port.ask(CHAT, body | STREAM) as first:
                 if text is RIVER:
                     await at_it(port.server.engines[0])  # it is being read
@@ -286,9 +302,9 @@ async def test_of_two_who_ask_the_same_the_first_is_killed(smollm2: Path, tmp_pa
             with second:
                 told = await second.json()
             assert second.headers["x-bourn-cache"] == "shared"
-            assert told["usage"]["completion_tokens"] == 30
+            assert told["usage"]["completion_tokens"] == TOKENS
             counted = await port.counted()
-            assert counted["generation_tokens_total"] == 30 * (number + 1)
+            assert counted["generation_tokens_total"] == TOKENS * (number + 1)
 
 
 async def some(asked: Connection, most: int) -> list[Frame]:
@@ -308,8 +324,24 @@ async def rest_of(asked: Connection) -> list[Frame]:
     return [frame async for frame in asked.frames()]
 
 
+def last_on_disk(store: Path, stream: str) -> int:
+    """The number of the last event of a stream in the file; in a copy, since it is locked."""
+    asked = "SELECT max(number) FROM events JOIN journals USING (row) WHERE instr(?, id)"
+    with tempfile.TemporaryDirectory() as folder:
+        for each in store.parent.glob(f"{store.name}*"):
+            shutil.copy(each, folder)
+        with (
+            suppress(sqlite3.DatabaseError),  # it was copied while it was written
+            closing(sqlite3.connect(Path(folder, store.name))) as file,
+        ):
+            ((last,),) = file.execute(asked, (stream,))
+            return last or 0
+    return 0
+
+
 async def test_what_is_left_after_a_kill_of_the_server(smollm2: Path, tmp_path: Path) -> None:
-    arguments = (f"m={smollm2}", "--threads", "1", "--store", str(tmp_path / "answers.sqlite"))
+    store = tmp_path / "answers.sqlite"
+    arguments = (f"m={smollm2}", "--threads", "1", "--store", str(store))
     background = STREAM | {"bourn": {"background": True}}
     ended, live = long("A lamp.", max_tokens=20), long("A stone.", max_tokens=2000)
     known = question("Reply with one short word.", temperature=0)
@@ -323,7 +355,9 @@ async def test_what_is_left_after_a_kill_of_the_server(smollm2: Path, tmp_path: 
         with await port.ask(CHAT, live | background) as other:
             await other.head()
             cut = await some(other, 10)
-            await asyncio.sleep(0.5)  # more than what is written at once takes
+            async with asyncio.timeout(GUARD):
+                while last_on_disk(store, other.headers["x-bourn-stream"]) <= cut[-1].number:
+                    await asyncio.sleep(0.02)
             server.process.kill()
     async with at_work(*arguments, home=tmp_path) as port:
         where = f"/v1/streams/{one.headers['x-bourn-stream']}"
@@ -371,7 +405,7 @@ async def test_a_stop_lets_streams_end_and_a_second_one_does_not(
             each.hang_up()
         assert await asyncio.to_thread(server.wait) == 128 + signal.SIGTERM
         assert gone(engines)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 20
         assert "Traceback" not in server.told
 
 
@@ -402,7 +436,7 @@ def test_a_stop_while_it_starts_ends_it(
     for after in (0, 0.3, 0.9):  # it has just begun; its engine has, or is being loaded
         with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment(tmp_path)) as outer:
             server = psutil.Process(outer.pid)
-            end = time.monotonic() + 10
+            end = time.monotonic() + 30
             while first and server.pid == outer.pid:
                 assert time.monotonic() < end
                 server = next(iter(server.children()), server)
@@ -413,7 +447,7 @@ def test_a_stop_while_it_starts_ends_it(
             engines = server.children(recursive=True)
             server.send_signal(signal.SIGTERM)
             try:
-                _, told = outer.communicate(timeout=10)
+                _, told = outer.communicate(timeout=30)
             finally:
                 outer.kill()
         assert outer.returncode == 0, told.decode()

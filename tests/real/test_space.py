@@ -60,7 +60,8 @@ class Space:
         """How many answers the model is computing, by its own word."""
         (engine,) = psutil.Process(self._process.pid).children()
         places = (each.laddr for each in engine.net_connections("unix") if each.laddr)
-        with httpx2.Client(transport=httpx2.HTTPTransport(uds=next(places))) as client:
+        transport = httpx2.HTTPTransport(uds=next(places))
+        with httpx2.Client(transport=transport, timeout=60) as client:
             return sum(slot["is_processing"] for slot in client.get("http://x/slots").json())
 
 
@@ -93,7 +94,7 @@ def visitor(url: str) -> Iterator[Any]:
 
 def test_it_streams(space: Space) -> None:
     with visitor(space.url) as client:
-        job = client.submit("Count to twenty.", "", 16, 0, 1, api_name="/respond")
+        job = client.submit(STORY, "", 150, 0, 1, api_name="/respond")
         shown = [each for each in job if isinstance(each, str)]  # before it, nothing or its place
     assert len(set(shown)) > 3
     assert all(later.startswith(earlier.rstrip("\n")) for earlier, later in pairwise(shown))
@@ -101,7 +102,7 @@ def test_it_streams(space: Space) -> None:
 
 def test_stop_frees_the_model_and_the_next_answer_comes(space: Space) -> None:
     with visitor(space.url) as client:
-        job = client.submit(STORY, "", 2000, 0.7, 1, api_name="/respond")
+        job = client.submit(STORY, "", 2000, 0, 1, api_name="/respond")
         until(lambda: bool(job.outputs()) and bool(job.outputs()[-1]))
         assert space.busy == 1
         job.cancel()

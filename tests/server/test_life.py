@@ -109,7 +109,7 @@ async def test_stopped_while_idle_it_ends_at_once_with_open_connections(number: 
         began = time.monotonic()
         signal.raise_signal(number)
         assert await server.living == 0
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 10
     after = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
     assert after == before
 
@@ -168,7 +168,7 @@ async def test_nobody_waits_for_a_page_that_is_open() -> None:
             began = time.monotonic()
             signal.raise_signal(signal.SIGTERM)
             assert await server.living == 0
-            assert time.monotonic() - began < 10
+            assert time.monotonic() - began < 20
         assert gone.is_set()
 
 
@@ -219,7 +219,7 @@ async def test_a_second_signal_ends_all_at_once() -> None:
         began = time.monotonic()
         signal.raise_signal(signal.SIGINT)
         assert await server.living == 128 + signal.SIGINT
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 20
         _, frames = await answer
         assert frames[-1]["error"]["message"] == "the server was stopped"
 
@@ -259,7 +259,7 @@ async def test_a_reader_who_does_not_read_cannot_hold_the_server(
         began = time.monotonic()
         signal.raise_signal(signal.SIGTERM)
         assert await server.living == 0
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
         writer.close()
     assert "Traceback" not in caplog.text
 

@@ -83,8 +83,8 @@ async def test_a_body_byte_by_byte_does_not_last_forever() -> None:
 
 
 async def test_a_body_that_grows_at_its_pace_has_all_the_time_it_takes() -> None:
-    steady = [(0.04, b"x" * 100)] * 5
-    told = await drip(*steady, (0.04, b"end"), limits=Limits(echo, SMALL, patience=0.1, pace=500))
+    steady = [(0.25, b"x" * 100)] * 5  # longer than the patience, and with half of it to spare
+    told = await drip(*steady, (0.25, b"end"), limits=Limits(echo, SMALL, patience=1.0, pace=200))
     assert told.status == 200
     assert len(told.bodies[0]) == 503
 

@@ -215,7 +215,7 @@ async def test_closed_by_the_sdk_it_ends() -> None:
             if seen == 3:
                 break
         await stream.close()
-        await asyncio.wait_for(both.server.idle(), 2)
+        await asyncio.wait_for(both.server.idle(), 20)
 
 
 async def test_a_whole_answer_that_is_given_up() -> None:
@@ -225,7 +225,7 @@ async def test_a_whole_answer_that_is_given_up() -> None:
             await asyncio.sleep(0.001)
         asked.cancel()
         await asyncio.wait({asked})
-        await asyncio.wait_for(both.server.idle(), 2)
+        await asyncio.wait_for(both.server.idle(), 20)
 
 
 async def test_wishes_in_the_extra_body() -> None:
@@ -242,4 +242,4 @@ async def test_wishes_in_the_extra_body() -> None:
         assert both.server.fleet.live == 1
         ended = await both.awaited.post(f"/streams/{first.id}/cancel", cast_to=object)
         assert ended == {"id": first.id, "object": "stream", "cancelled": True}
-        await asyncio.wait_for(both.server.idle(), 2)
+        await asyncio.wait_for(both.server.idle(), 20)

@@ -69,7 +69,7 @@ async def read(engine: Engine) -> str:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not true():
             await asyncio.sleep(0.001)
 

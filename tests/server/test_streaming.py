@@ -157,14 +157,14 @@ async def test_who_hangs_up_in_the_queue_is_never_begun(body: Any) -> None:
 
 @pytest.mark.parametrize("body", [HI, STREAM], ids=["whole", "streamed"])
 async def test_who_hangs_up_while_the_prompt_is_read_ends_it(body: Any) -> None:
-    script = Script(["a"], prompt=10_000, prompt_steps=10_000, prompt_delay=0.001)
+    script = Script(["a"], prompt=100_000, prompt_steps=100_000, prompt_delay=0.001)
     async with site(script) as server:
         call = server.begin(CHAT, body)
         while not server.engine.running:
             await asyncio.sleep(0)
         call.hang_up()
         await call.whole()
-        await asyncio.wait_for(server.idle(), 1)
+        await asyncio.wait_for(server.idle(), 20)
         assert call.told.status == 0
         assert isinstance(server.hub.archive._journals, MemoryJournals)
         assert len(server.hub.archive._journals) == 0
@@ -176,7 +176,7 @@ async def test_who_hangs_up_at_the_third_token_ends_it() -> None:
         await call.until(lambda: call.text.count('"x "') >= 3)
         call.hang_up()
         await call.whole()
-        await asyncio.wait_for(server.idle(), 1)
+        await asyncio.wait_for(server.idle(), 20)
 
 
 async def test_who_hangs_up_on_a_whole_answer_ends_it() -> None:
@@ -187,7 +187,7 @@ async def test_who_hangs_up_on_a_whole_answer_ends_it() -> None:
         await asyncio.sleep(0.02)
         call.hang_up()
         await call.whole()
-        await asyncio.wait_for(server.idle(), 1)
+        await asyncio.wait_for(server.idle(), 20)
         assert call.told.status == 0
 
 
@@ -200,7 +200,7 @@ async def test_a_send_that_fails_is_a_hang_up() -> None:
 
         call.told.send = broken  # type: ignore[method-assign]
         await call.whole()
-        await asyncio.wait_for(server.idle(), 1)
+        await asyncio.wait_for(server.idle(), 20)
 
 
 async def test_three_hundred_hang_ups_at_random_moments_leave_nothing() -> None:
@@ -216,8 +216,8 @@ async def test_three_hundred_hang_ups_at_random_moments_leave_nothing() -> None:
         before = len(asyncio.all_tasks())
         await asyncio.gather(*(leave_after(moment) for moment in range(300)))
         await server.idle()
-        await asyncio.sleep(0.05)
-        assert len(asyncio.all_tasks()) <= before
+        while len(asyncio.all_tasks()) > before:  # the test's timeout is the limit
+            await asyncio.sleep(0.001)
         assert server.hub.readers == 0
         assert isinstance(server.hub.archive._journals, MemoryJournals)
         assert len(server.hub.archive._journals) == 0
@@ -248,7 +248,7 @@ async def test_a_client_that_stalls_and_hangs_up_is_let_go() -> None:
         await asyncio.sleep(0.05)
         call.hang_up()
         await call.whole()
-        await asyncio.wait_for(server.idle(), 1)
+        await asyncio.wait_for(server.idle(), 20)
 
 
 async def test_what_is_ready_at_once_goes_out_at_once() -> None:

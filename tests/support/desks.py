@@ -23,7 +23,7 @@ from bourn.web.wishes import Wishes
 
 T = TypeVar("T")
 
-GUARD = 10.0
+GUARD = 25.0
 """Seconds after which something hangs."""
 
 Says = Script | Callable[[Request], Script]

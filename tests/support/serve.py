@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx2
@@ -43,7 +43,7 @@ class Served:
         return [
             child
             for child in psutil.Process(self.process.pid).children(recursive=True)
-            if child.status() != psutil.STATUS_ZOMBIE
+            if runs(child)
         ]
 
     def client(self, key: str | None = None) -> httpx2.Client:
@@ -69,10 +69,14 @@ class Served:
         found = re.search(rf'^{name}{{.*model_name="{model}".*}} (\S+)$', told, re.MULTILINE)
         return int(float(found[1])) if found else 0
 
-    def idle(self, model: str, seconds: float = 20) -> bool:
+    def idle(self, model: str, seconds: float = 30) -> bool:
         """Whether nothing of it is being computed by then; waits for that."""
+        return self.becomes("bourn:num_requests_running", model, 0, seconds)
+
+    def becomes(self, name: str, model: str, value: int, seconds: float = 30) -> bool:
+        """Whether it counts so many by then; waits for that."""
         end = time.monotonic() + seconds
-        while self.count("bourn:num_requests_running", model):
+        while self.count(name, model) != value:
             if time.monotonic() > end:
                 return False
             time.sleep(0.01)
@@ -97,11 +101,18 @@ class Served:
         self._listens.set()  # or it never will
 
 
-def gone(processes: list[psutil.Process], seconds: float = 10) -> bool:
+def runs(process: psutil.Process) -> bool:
+    """Whether it has not ended. It may at any moment, this one too."""
+    with suppress(psutil.NoSuchProcess):
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    return False
+
+
+def gone(processes: list[psutil.Process], seconds: float = 30) -> bool:
     """Whether all have ended by then; waits for that."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if not any(each.is_running() and each.status() != "zombie" for each in processes):
+        if not any(map(runs, processes)):
             return True
         time.sleep(0.02)
     return False

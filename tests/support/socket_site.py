@@ -23,7 +23,7 @@ from bourn.sharing import key_for
 from tests.support.connection import Connection, text_in
 from tests.support.scripted_site import CHAT
 
-GUARD = 10.0
+GUARD = 25.0
 """Seconds after which something hangs."""
 
 

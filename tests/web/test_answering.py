@@ -480,7 +480,7 @@ async def test_long_examples_are_shown_faster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchange, "_LONGEST_REPLAY", 0.05)
-    async with desk(tmp_path, Script(["x "] * 50, 0.01), key=key_for("m")) as at:
+    async with desk(tmp_path, Script(["x "] * 150, 0.01), key=key_for("m")) as at:
         first = await at.whole(example=True)
         began = monotonic()
         again = await at.whole(example=True, talk="u")

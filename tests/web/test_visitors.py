@@ -127,14 +127,14 @@ async def test_a_wrong_key_is_told_so_and_nothing_is_given(
 
 
 async def test_a_wrong_key_takes_its_time_and_a_right_one_none() -> None:
-    async def seconds(key: str) -> float:
+    async def seconds(key: str, patience: float) -> float:
         began = time.monotonic()
         scope = scope_of("/login", method="POST", headers=HOST)
-        await ask(Visitors(whose, TWO, patience=0.3), scope, f"key={key}".encode())
+        await ask(Visitors(whose, TWO, patience=patience), scope, f"key={key}".encode())
         return time.monotonic() - began
 
-    assert await seconds("sk-guessed") >= 0.3
-    assert await seconds(MINE) < 0.3
+    assert await seconds("sk-guessed", 0.3) >= 0.3
+    assert await seconds(MINE, 20) < 10
 
 
 async def test_no_key_is_written_down(caplog: pytest.LogCaptureFixture) -> None:
