@@ -277,6 +277,16 @@ def test_with_keys_who_has_none_sees_nothing(
             visitor.at_most(20)
             assert visitor.asked("Say hello.")
             assert visitor.context.request.get(f"{server.url}/v1/models").status == 401
+            visitor.context.clear_cookies()  # the login has ended
+            visitor.page.fill("#box textarea", "Are you there?")
+            visitor.page.keyboard.press("Enter")
+            visitor.page.fill("input[name=key]", "first")
+            visitor.page.keyboard.press("Enter")
+            visitor.wait_for_page()
+            expect(visitor.page.locator("#box textarea")).to_have_value(
+                "Are you there?", timeout=PATIENCE
+            )
+            expect(visitor.page.locator("#now")).to_contain_text("Say hello.", timeout=PATIENCE)
             visitor.page.get_by_role("button", name="Log out").click()
             visitor.page.wait_for_url(f"{server.url}/login")
             visitor.page.goto(server.url)

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import PATIENCE, Visitor, browsing
 from tests.support.serve import Served, environment
-from tests.support.told_page import FOX
+from tests.support.told_page import FOX, RICH
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -120,6 +120,9 @@ def test_a_phone_shows_what_is_wide(browser: Browser, server: Served) -> None:
     visitor.asked("wide")
     expect(page.locator("#now .katex-display")).to_be_visible()
     assert has_no_sideways_scroll(page)
+    box = page.locator("#now .bot.message").bounding_box()
+    assert box is not None
+    assert box["width"] > 390 * 0.9
     visitor.leave()
 
 
@@ -207,6 +210,55 @@ def test_what_is_typed_while_it_answers_is_kept(visitor: Visitor) -> None:
     visitor.answered()
     page.keyboard.press("Enter")
     expect(page.locator("#now [data-testid=user]")).to_have_text("and then?", timeout=PATIENCE)
+
+
+CODE = "Fix this:\n\n    def __init__(self):  # <b>$a$</b>\n\treturn **x**\n1. so"
+
+
+def test_a_question_is_shown_copied_and_edited_as_it_was_typed(visitor: Visitor) -> None:
+    page = visitor.page
+    visitor.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    visitor.ask(f"{CODE} long")
+    page.keyboard.press("Escape")
+    visitor.answered()
+    question = page.locator("#now .user .prose p")
+    assert question.inner_text().replace("\n \n", "\n\n") == f"{CODE} long"
+    page.click("#now .message-buttons-right [aria-label='Copy message']")
+    assert page.evaluate("navigator.clipboard.readText()") == f"{CODE} long"
+    page.click("#now [aria-label=Edit]")
+    field = page.locator("#now .user textarea")
+    expect(field).to_have_value(f"{CODE} long", timeout=PATIENCE)
+    field.press("Escape")
+    expect(field).to_have_count(0, timeout=PATIENCE)
+    page.click("#now [aria-label=Edit]")
+    expect(field).to_have_value(f"{CODE} long", timeout=PATIENCE)
+    field.fill(f"{CODE} & more")
+    page.click("#now [aria-label=Submit]")
+    expect(question).to_contain_text("& more", timeout=PATIENCE)
+    visitor.answered()
+    assert f"{CODE} & more" in visitor.export("md").text()
+
+
+def test_an_answer_is_copied_as_the_model_wrote_it(visitor: Visitor) -> None:
+    visitor.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    visitor.asked("rich")
+    visitor.page.get_by_role("button", name="Copy", exact=True).click()
+    assert visitor.page.evaluate("navigator.clipboard.readText()") == RICH
+
+
+def test_a_draft_outlives_a_reload(visitor: Visitor) -> None:
+    page = visitor.page
+    page.fill("#box textarea", "half a thought")
+    page.reload()
+    expect(page.locator("#box textarea")).to_have_value("half a thought", timeout=PATIENCE)
+
+
+def test_a_long_conversation_opens_at_its_end(visitor: Visitor) -> None:
+    for number in range(12):
+        visitor.asked(f"{number}: " + "word " * 60)
+    visitor.page.reload()
+    visitor.wait_for_page()
+    expect(visitor.page.locator("#now .meter")).to_be_in_viewport(timeout=PATIENCE)
 
 
 def test_back_and_forward_turn_to_other_conversations(visitor: Visitor) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from bourn.web.acts import Acts, Sights, Visit
 from bourn.web.sight import Sight
 from bourn.web.wishes import Wishes
 from tests.support.desks import SLOW, Place, desk, until
+from tests.support.shown import texts
 
 WISHES = Wishes()
 ANN = Visit("ann", "tab", "")
@@ -31,12 +31,6 @@ async def asked(acts: Acts, visit: Visit, text: str, wishes: Wishes = WISHES) ->
     """Ask, and wait for the end; the visit with the conversation that it has become."""
     first, *_ = await told(acts, visit, acts.ask(visit, text, wishes))
     return visit._replace(talk=first.talk or "")
-
-
-def text_of(shown: list[dict[str, Any]] | None) -> list[str]:
-    messages = shown or []
-    parts = [part for message in messages for part in message["content"]]
-    return [part["text"] for part in parts if part["type"] == "text"]
 
 
 async def begun(acts: Acts, visit: Visit, at: Place) -> tuple[asyncio.Task[list[Sight]], Visit]:
@@ -56,20 +50,20 @@ async def all_of(sights: Sights) -> list[Sight]:
 
 def last(sights: list[Sight]) -> list[str]:
     """The last turn, as it was shown at last."""
-    return text_of([sight.now for sight in sights if sight.now is not None][-1])
+    return texts([sight.now for sight in sights if sight.now is not None][-1])
 
 
 async def test_a_question_is_shown_at_once_and_grows(tmp_path: Path) -> None:
-    async with desk(tmp_path, Script(["so "] * 30, delay=0.01)) as at:
+    async with desk(tmp_path, Script(["so "] * 100, delay=0.01)) as at:
         acts = Acts(at.desk)
         seen = await told(acts, ANN, acts.ask(ANN, "Why?", WISHES))
     first, *middle, settled = seen
     assert first.draft == ""  # the box is free again
     assert first.busy
     assert first.talks == settled.talks == (("Why?", first.talk),)
-    assert text_of(first.now) == ["Why?"]
-    assert last(middle) == ["Why?", "so " * 30]
-    assert 3 < len(middle) < 30  # joined
+    assert texts(first.now) == ["Why?"]
+    assert last(middle) == ["Why?", "so " * 100]
+    assert 3 < len(middle) < 100  # joined
     assert settled.busy is False
     assert settled.can_continue
 
@@ -79,7 +73,7 @@ async def test_what_follows_is_little(tmp_path: Path) -> None:
         acts = Acts(at.desk)
         visit = await asked(acts, ANN, "1")
         first, *middle, _ = await told(acts, visit, acts.ask(visit, "2", WISHES))
-    assert text_of(first.past) == ["1", "so " * 30]
+    assert texts(first.past) == ["1", "so " * 30]
     for sight in middle:
         assert sight == Sight(
             now=sight.now, status=sight.status, spoken=sight.spoken, wrong=sight.wrong
@@ -143,7 +137,7 @@ async def test_a_question_that_cannot_be_edited_is_shown_as_it_was(tmp_path: Pat
         for text in ("  ", "How?"):
             sight = await acts.edit(visit, None, text, WISHES)
             assert sight.wrong
-            assert text_of(sight.now)[0] == "Why?"
+            assert texts(sight.now)[0] == "Why?"
         await acts.stop(visit)
         await following
 
@@ -175,7 +169,7 @@ async def test_who_opens_it_again_sees_it_and_follows(tmp_path: Path) -> None:
         assert seen[0].busy
         assert last(seen) == last(await following) == ["Why?", "so " * 100]
         (again, settled) = await told(acts, other, acts.open(other))
-        assert text_of(again.now) == ["Why?", "so " * 100]
+        assert texts(again.now) == ["Why?", "so " * 100]
         assert again.busy is settled.busy is False
 
 
@@ -185,6 +179,7 @@ async def test_what_is_not_there_is_a_new_conversation(talk: str, tmp_path: Path
         sight = await Acts(at.desk).open(ANN._replace(talk=talk))
         assert sight.talk == ""
         assert sight.now == []
+        assert bool(sight.wrong) is bool(talk)  # who comes by an address is told
 
 
 async def test_another_visitors_is_not_there(tmp_path: Path) -> None:
@@ -245,9 +240,41 @@ async def test_only_what_is_looked_at_is_shown(tmp_path: Path) -> None:
         assert fresh.talk == ""
         assert fresh.talks == (("Why?", visit.talk),)  # to go back to
         seen = await following
-        assert not any("so " * 100 in text_of(sight.now) for sight in seen)
+        assert not any("so " * 100 in texts(sight.now) for sight in seen)
         # it was made to its end: the tab is still open
         assert at.kept(visit.talk).turns[0].messages[1].text == "so " * 100
+
+
+async def test_what_comes_late_of_a_conversation_that_was_left_is_not_shown(tmp_path: Path) -> None:
+    async with desk(tmp_path, Script(["so "] * 100, delay=0.01)) as at:
+        acts = Acts(at.desk)
+        first = await acts.ask(ANN, "Why?", WISHES)
+        visit = ANN._replace(talk=first.talk or "")
+        await acts.fresh(visit)  # before the page has followed it
+        assert await all_of(acts.follow(visit)) == []
+        assert await acts.settled(visit) == Sight()
+        again = await acts.ask(ANN, "How?", WISHES)
+        assert await acts.settled(ANN) == Sight()  # of the empty page
+        await acts.delete(ANN._replace(talk=again.talk or ""))
+        await acts.open(visit)
+        assert last(await all_of(acts.follow(visit))) == ["Why?", "so " * 100]
+        assert (await acts.settled(visit)).talk == visit.talk
+
+
+async def test_after_one_that_is_not_there_a_new_one_is_begun(tmp_path: Path) -> None:
+    async with desk(tmp_path, Script(["so"])) as at:
+        acts = Acts(at.desk)
+        await acts.open(ANN._replace(talk="nowhere"))
+        visit = await asked(acts, ANN, "Why?")
+        assert visit.talk not in {"nowhere", ""}
+
+
+async def test_a_tab_from_before_a_restart_goes_on(tmp_path: Path) -> None:
+    async with desk(tmp_path, Script(["so"])) as at:
+        visit = await asked(Acts(at.desk), ANN, "Why?")
+        acts = Acts(at.desk)
+        assert (await acts.settled(visit)).talk == visit.talk
+        assert last(await told(acts, visit, acts.again(visit, WISHES))) == ["Why?", "so"]
 
 
 async def test_again_edit_undo_and_more(tmp_path: Path) -> None:

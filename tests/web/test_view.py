@@ -7,13 +7,9 @@ import pytest
 from bourn.chat import Chat, Turn
 from bourn.types import FinishReason, Message, Metrics, ToolCall
 from bourn.web.view import now, past, question_at, shown
+from tests.support.shown import texts, told
 
 ASKED = Message("user", "  Why?\n")
-
-
-def texts(messages: list[dict[str, object]]) -> list[str]:
-    parts = [part for message in messages for part in message["content"]]  # type: ignore[attr-defined]
-    return [part["text"] if part["type"] == "text" else part["value"] for part in parts]
 
 
 def test_texts_are_shown_as_they_are() -> None:
@@ -25,7 +21,7 @@ def test_texts_are_shown_as_they_are() -> None:
 def test_half_a_character_is_shown_as_none() -> None:
     turn = Turn((ASKED, Message("assistant", "a\ud83d")), error="\ud83d died")
     assert texts(shown(turn))[1] == "a?"
-    assert "? died" in texts(shown(turn))[2]
+    assert "? died" in told(shown(turn))[0]
 
 
 def test_formulas_of_the_model_are_marked_as_such_and_no_prices() -> None:
@@ -55,8 +51,8 @@ def test_numbers_come_with_the_end_and_apart_from_the_text() -> None:
     metrics = Metrics(ttft=0.25, tokens=3, tokens_per_second=20.0)
     turn = Turn((ASKED, Message("assistant", "So.")), FinishReason.CANCELLED, metrics=metrics)
     assert texts(shown(turn, live=True)) == ["  Why?\n", "So."]
-    *_, answer, meter = texts(shown(turn))
-    assert answer == "So."
+    assert texts(shown(turn)) == ["  Why?\n", "So."]
+    (meter,) = told(shown(turn))
     assert all(each in meter for each in ("stopped", "0.25 s", "20.0 tokens/s", "3 tokens"))
 
 
@@ -65,13 +61,21 @@ def test_an_error_is_said_below_what_there_is(answer: tuple[Message, ...]) -> No
     turn = Turn((ASKED, *answer), error="<b>dead</b> & gone")
     messages = shown(turn)
     assert messages[-1]["role"] == "assistant"
-    assert "&lt;b&gt;dead&lt;/b&gt; &amp; gone" in texts(messages)[-1]
+    assert "&lt;b&gt;dead&lt;/b&gt; &amp; gone" in told(messages)[0]
 
 
 def test_numbers_are_no_part_of_what_was_thought() -> None:
     turn = Turn((ASKED, Message("assistant", "", reasoning="Hm.")), FinishReason.LENGTH)
     assert len(shown(turn)) == 3
     assert "metadata" not in shown(turn)[2]
+
+
+def test_an_answer_is_copied_as_the_model_wrote_it() -> None:
+    turn = Turn((ASKED, Message("assistant", 'So: <b> & "c"\n', reasoning="Hm.")))
+    (button,) = told(shown(turn))
+    assert 'data-copy="So: &lt;b&gt; &amp; &quot;c&quot;\n"' in button
+    assert told(shown(turn, live=True)) == []
+    assert told(shown(Turn((ASKED,)))) == []
 
 
 def test_calls_are_shown_as_code() -> None:

@@ -73,9 +73,8 @@ class Acts:
         self._turn(visit, visit.talk)
         try:
             chat = await self._chat(visit)
-        except InvalidRequest:
-            self._turn(visit, "")
-            visit, chat = visit._replace(talk=""), Chat()
+        except InvalidRequest as gone:
+            return replace(await self.fresh(visit), wrong=in_plain_words(gone))
         if not visit.talk:
             return replace(blank(), talks=await self._talks(visit.owner))
         return await self._whole(visit, chat)

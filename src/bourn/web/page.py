@@ -61,11 +61,11 @@ Act = Callable[..., Awaitable[Sight]]
 
 def look() -> dict[str, Any]:
     """How the page looks and behaves in the browser: for `mount_gradio_app`."""
-    script = (_ASSETS / "page.js").read_text(encoding="utf-8")
+    script, media = ((_ASSETS / name).read_text("utf-8") for name in ("page.js", "media.css"))
     return {
         "theme": gr.themes.Default(primary_hue="blue", neutral_hue="slate", **_FONTS),
         "css_paths": [_ASSETS / "page.css"],
-        "head": f"{_HEAD}\n<script>{script}</script>",
+        "head": f"{_HEAD}\n<style>{media}</style>\n<script>{script}</script>",
     }
 
 

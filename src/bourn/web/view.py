@@ -2,7 +2,8 @@
 
 Values only, no Gradio: a message is a dict of the form that `gr.Chatbot` takes. Texts are given as
 parts, since a bare string would lose the blanks at its beginning. What bourn itself says (numbers,
-marks, errors) is a part of its own, so that copying a message copies the model's words alone.
+marks, errors) is a part of its own, with the button that copies the model's words: beside such a
+part Gradio has none.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from bourn.chat import Turn
 from bourn.types import Message
 from bourn.web.blocks import parts
 from bourn.web.formulas import formulas
+from bourn.web.verbatim import verbatim
 from bourn.web.words import meter
 
 Shown = dict[str, Any]
@@ -55,7 +57,7 @@ def question_at(turns: Sequence[Turn], index: int) -> int | None:
 
 def _message(message: Message, *, live: bool) -> list[Shown]:
     if message.role == "user":
-        return [_said("user", [_text(message.text)])]  # in one part, as it is edited
+        return [_said("user", [_text(verbatim(message.text))])]  # in one part, as it is edited
     messages = []
     if message.reasoning:
         thinks = live and not message.text
@@ -72,9 +74,15 @@ def _told(turn: Turn) -> list[Shown]:
     told = []
     if turn.error:
         told.append(html(f'<p class="wrong" role="alert">{escape(turn.error)}</p>'))
-    if facts := meter(turn.metrics, turn):
-        told.append(html(f'<p class="meter">{escape(" · ".join(facts))}</p>'))
+    facts = escape(" · ".join(meter(turn.metrics, turn)))
+    copied = _copy(turn.answer.text) if turn.answer is not None and turn.answer.text else ""
+    if facts or copied:
+        told.append(html(f'<p class="meter">{facts} {copied}</p>'))
     return told
+
+
+def _copy(text: str) -> str:
+    return f'<button type="button" class="copy" data-copy="{escape(text)}">Copy</button>'
 
 
 def _said(role: str, content: Iterable[Shown]) -> Shown:

@@ -266,8 +266,11 @@ def _with_headers(send: Send) -> Send:
             told = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():
                 told.setdefault(name, value)
-            if told.get("content-type", "").startswith("text/event-stream"):
+            kind = told.get("content-type", "")
+            if kind.startswith("text/event-stream"):
                 told.setdefault("x-accel-buffering", "no")  # or nginx would collect it
+            elif kind.startswith("text/html"):
+                told.setdefault("cache-control", "no-store")  # for whoever is here after a logout
         await send(message)
 
     return guarded

@@ -10,6 +10,10 @@
     event.stopImmediatePropagation();
   };
   const busy = () => shown(byId("stop"));
+  const fill = (field, text) => {
+    field.value = text;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  };
 
   // -- nothing in an answer passes for a part of the page ------------------------------------------
   // Gradio leaves names in what it sanitises, and named elements hide what the document can do.
@@ -24,14 +28,61 @@
   const disown = (talk) => {
     unname(talk);
     new MutationObserver((changes) => {
-      for (const target of new Set(changes.map((each) => each.target))) unname(target);
+      for (const target of new Set(changes.map((each) => each.target))) {
+        unname(target);
+        typed(target);
+      }
     }).observe(talk, { childList: true, subtree: true });
   };
+
+  // -- a question is shown letter for letter: here it becomes again what was typed -----------------
+
+  const asTyped = (text) => text.replace(/^&#32;$/gm, "")
+    .replace(/&#(\d+);/g, (_, code) => String.fromCharCode(code));
+  const edited = new WeakSet();
+  const typed = (target) => {
+    for (const field of target.querySelectorAll(".user textarea")) {
+      if (edited.has(field)) continue;
+      edited.add(field);
+      fill(field, asTyped(field.value));
+    }
+  };
+
+  // -- what is copied ------------------------------------------------------------------------------
+
+  const copy = async (text) => {
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch { // of a page that came by plain HTTP
+      const field = document.createElement("textarea");
+      field.value = text;
+      document.body.append(field);
+      field.select();
+      document.execCommand("copy");
+      field.remove();
+    }
+  };
+  const copied = (button) => {
+    button.classList.add("copied");
+    setTimeout(() => button.classList.remove("copied"), 1500);
+    voice.textContent = "Copied.";
+  };
+  document.addEventListener("click", (event) => {
+    const answer = event.target.closest("#talk .component.html button.copy");
+    const question = event.target.closest("#talk .message-buttons-right [aria-label='Copy message']");
+    if (!answer && !question) return;
+    swallow(event);
+    const shown = question?.closest(".message-buttons-right").previousElementSibling;
+    copy(answer?.dataset.copy ?? shown.querySelector(".prose p").innerText.replace(/^ $/gm, ""));
+    copied(answer ?? question);
+  }, { capture: true });
 
   // -- keys ---------------------------------------------------------------------------------------
 
   document.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || event.isComposing || !busy()) return;
+    if (event.key !== "Escape" || event.isComposing) return;
+    if (event.target.closest("#talk .user textarea")) document.querySelector("#talk [aria-label=Cancel]")?.click();
+    if (!busy()) return;
     if (document.querySelector(":is(dialog[open], [role=listbox]):not(#talk *)")) return;
     event.preventDefault();
     byId("stop").click();
@@ -86,6 +137,7 @@
       readdress(talk, told && !returns);
       returns = false;
     }
+    follows ||= talk !== told;
     told = talk;
     at = mark.at;
   };
@@ -100,8 +152,12 @@
 
   let follows = true;
   const follow = (talk) => {
+    let before = 0;
     talk.addEventListener("scroll", () => {
-      follows = talk.scrollHeight - talk.scrollTop - talk.clientHeight < NEAR;
+      const top = talk.scrollTop;
+      const near = talk.scrollHeight - top - talk.clientHeight < NEAR;
+      follows = near || (follows && top >= before); // else it has grown: nobody has scrolled up
+      before = top;
     }, { passive: true });
     const grown = new ResizeObserver(() => {
       if (follows) talk.scrollTop = talk.scrollHeight;
@@ -173,18 +229,13 @@
   const draft = () => {
     const box = byId("box").querySelector("textarea");
     const kept = sessionStorage.getItem("bourn.draft");
-    if (kept && !box.value) {
-      box.value = kept;
-      box.dispatchEvent(new Event("input", { bubbles: true }));
-    }
+    if (kept && !box.value) fill(box, kept);
     sessionStorage.removeItem("bourn.draft");
   };
-
-  const again = () => {
+  window.addEventListener("pagehide", () => {
     const box = byId("box")?.querySelector("textarea");
     if (box?.value) sessionStorage.setItem("bourn.draft", box.value);
-    location.reload();
-  };
+  });
 
   let held = null; // what had it, which may be gone
   document.addEventListener("focusin", (event) => { held = event.target; });
@@ -202,7 +253,16 @@
 
   // -- a lost network: what goes on is found again by reading the page anew -------------------------
 
-  window.addEventListener("online", () => { if (busy()) again(); });
+  window.addEventListener("online", () => { if (busy()) location.reload(); });
+
+  // -- who is no longer logged in is led to the login by reading the page anew -----------------------
+
+  const ask = window.fetch;
+  window.fetch = async (...what) => {
+    const answer = await ask(...what);
+    if (answer.status === 401) location.reload();
+    return answer;
+  };
 
   // -- once Gradio has drawn it -------------------------------------------------------------------
 
