@@ -190,9 +190,7 @@ class Request:
                 hint="give either messages (a chat) or a prompt (raw completion)",
             )
         if self.max_new_tokens is not None and self.max_new_tokens < 1:
-            raise InvalidRequest(
-                f"max_new_tokens is {self.max_new_tokens}", hint="give 1 or more, or None"
-            )
+            raise InvalidRequest(f"max_new_tokens is {self.max_new_tokens}", hint="give 1 or more")
         if not 0 <= self.min_new_tokens <= (self.max_new_tokens or self.min_new_tokens):
             raise InvalidRequest(
                 f"min_new_tokens is {self.min_new_tokens}", hint="give 0 up to max_new_tokens"
