@@ -15,7 +15,7 @@ def as_typed(text: str) -> str:
 
 def texts(messages: Iterable[Mapping[str, Any]] | None) -> list[str]:
     """What the visitor and the model have written."""
-    found = []
+    found: list[str] = []
     for message in messages or ():
         parts = [part["text"] for part in message["content"] if part["type"] == "text"]
         found += map(as_typed, parts) if message["role"] == "user" else parts
