@@ -70,6 +70,16 @@ async def test_the_newest_answer_to_a_request_is_the_one_that_is_given() -> None
     assert kept.find("key") is last
 
 
+async def test_one_that_was_cut_is_given_where_that_will_do() -> None:
+    kept = archive(MemoryJournals())
+    cut = kept.begin(Terms(), "key")
+    await kept.ended(cut, "complete", [FinishReason.LENGTH], empty=False, cut=True)
+    assert kept.find("key") is cut
+    blocked = kept.begin(Terms(), "other")
+    await kept.ended(blocked, "complete", [FinishReason.CONTENT_FILTER], empty=False, cut=True)
+    assert kept.find("other") is None
+
+
 async def test_one_that_nobody_may_want_is_let_go() -> None:
     journals = MemoryJournals()
     kept = archive(journals)

@@ -120,5 +120,10 @@ def test_who_wants_may_share_what_was_drawn() -> None:
     assert one == two is not None
 
 
+def test_who_is_content_with_a_cut_answer_shares_it_with_nobody_else() -> None:
+    terms = Terms(cache=CacheWish(cut=True))
+    assert key(GREEDY, terms=terms) == key(GREEDY, terms=terms) not in {None, key(GREEDY)}
+
+
 def test_what_holds_python_objects_is_not_shared() -> None:
     assert key(replace(GREEDY, engine_options={"stopping_criteria": [print]})) is None

@@ -17,7 +17,8 @@ from bourn.terms import Terms
 from bourn.types import FinishReason, State
 
 CLEAN = frozenset({FinishReason.STOP, FinishReason.TOOL_CALLS})
-"""Ends after which an answer may be given to others: never at a limit, broken off, or blocked."""
+"""Ends after which an answer may be given to others: never broken off or blocked; nor at a limit,
+unless all of them have said that it will do."""
 
 
 class Archive:
@@ -69,11 +70,18 @@ class Archive:
         return self._shelf.room(owner)
 
     async def ended(
-        self, journal: Journal, state: State, reasons: Sequence[FinishReason], *, empty: bool
+        self,
+        journal: Journal,
+        state: State,
+        reasons: Sequence[FinishReason],
+        *,
+        empty: bool,
+        cut: bool = False,
     ) -> None:
-        """Keep it, if somebody may want it."""
+        """Keep it, if somebody may want it. cut: also for others where it ended at its limit."""
         await self._clear()
-        answers = state == "complete" and not empty and bool(reasons) and CLEAN.issuperset(reasons)
+        clean = CLEAN | {FinishReason.LENGTH} if cut else CLEAN
+        answers = state == "complete" and not empty and bool(reasons) and clean.issuperset(reasons)
         label = journal.label
         if not label.durable:
             return

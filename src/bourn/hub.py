@@ -223,16 +223,18 @@ class Hub:
         if key is not None:
             self._shared[key] = generation
         seat = self._seat(generation.journal, terms, "miss", generation)
-        self._spawn(self._make(generation, ticket, key))
+        self._spawn(self._make(generation, ticket, key, cut=terms.cache.cut))
         return seat
 
-    async def _make(self, generation: Generation, ticket: Ticket, key: str | None) -> None:
+    async def _make(
+        self, generation: Generation, ticket: Ticket, key: str | None, *, cut: bool
+    ) -> None:
         done = await generation.run(self.engine, self.info, ticket)
         self._generations.discard(generation)
         if key is not None and self._shared.get(key) is generation:
             del self._shared[key]
         reasons, empty = generation.reasons, generation.empty
-        await self.archive.ended(generation.journal, done.state, reasons, empty=empty)
+        await self.archive.ended(generation.journal, done.state, reasons, empty=empty, cut=cut)
         if not generation.seats:
             self._release(generation)
         if self._on_end is not None:

@@ -40,7 +40,7 @@ def key_for(identity: str, *, everybody: bool = False) -> Key:
         except Unsayable:
             return None
         owner = None if everybody else terms.owner
-        whole = [VERSION, owner, identity, said]
+        whole = [VERSION, owner, identity, said, *(["cut"] if terms.cache.cut else ())]
         text = json.dumps(whole, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
         return sha256(text.encode()).hexdigest()
 

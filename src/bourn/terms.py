@@ -14,7 +14,8 @@ class CacheWish:
 
     read: an answer that is there, or being made for somebody else, will do. write: this one may be
     given to others. only: nothing is to be made anew. max_age: seconds that it may be old.
-    sampled: the same for answers that were drawn at random, one for all.
+    sampled: the same for answers that were drawn at random, one for all. cut: and for those that
+    ended at their limit, among all who say so.
     """
 
     read: bool = True
@@ -22,6 +23,7 @@ class CacheWish:
     only: bool = False
     max_age: float | None = None
     sampled: bool = False
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ def test_nobody_wishes_for_anything() -> None:
 
 def test_all_at_once() -> None:
     told = {"background": True, "grace": 5, "cache": "no-store", "max_age": 60, "sampled": True}
-    wishes = wishes_of(told | {"queue": True})
-    cache = CacheWish(write=False, max_age=60, sampled=True)
+    wishes = wishes_of(told | {"cut": True, "queue": True})
+    cache = CacheWish(write=False, max_age=60, sampled=True, cut=True)
     assert wishes == Wishes(background=True, grace=5, cache=cache, queue=True)
     times = Timeouts(total=9)
     assert wishes.terms("ann", times) == Terms("ann", 5, True, cache, times)

@@ -476,6 +476,15 @@ async def test_what_a_visitor_writes_is_kept_in_the_conversation_alone(tmp_path:
         await until(lambda: hub.archive.kept == 1)
 
 
+async def test_an_example_that_is_cut_at_the_limit_is_computed_once_too(tmp_path: Path) -> None:
+    async with desk(tmp_path, Script(["so "] * 9), key=key_for("m")) as at:
+        for owner in ("ann", "bob"):
+            wishes = Wishes(max_new_tokens=5)
+            answering = await at.whole("Example?", wishes, example=True, talk=owner)
+            assert answering.text == "so " * 5
+        assert at.engine.started == 1
+
+
 async def test_long_examples_are_shown_faster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,7 @@ _BOURN: Schema = {
         },
         "max_age": _of("number", "Seconds that an answer from the cache may be old.", minimum=0),
         "sampled": _of("boolean", "An answer that was drawn at random may be shared, too."),
+        "cut": _of("boolean", "One that ended at its limit may be, with others who say so."),
         "queue": _of("boolean", "Tell the place in the queue, in chunks without choices."),
     },
 }

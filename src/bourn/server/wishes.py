@@ -14,7 +14,7 @@ from bourn.hub import ABANDONED
 from bourn.terms import CacheWish, Terms, Timeouts
 from bourn.wire.fields import Fields, ill
 
-KNOWN = ("background", "grace", "cache", "max_age", "sampled", "queue")
+KNOWN = ("background", "grace", "cache", "max_age", "sampled", "cut", "queue")
 DIRECTIVES = ("no-store", "no-cache", "only-if-cached")
 
 
@@ -53,6 +53,7 @@ def wishes_of(told: Mapping[str, Any], cache_control: str = "") -> Wishes:
         only="only-if-cached" in wished,
         max_age=min((age for age in ages if age is not None), default=None),
         sampled=fields.flag("sampled"),
+        cut=fields.flag("cut"),
     )
     return Wishes(fields.flag("background"), grace, cache, fields.flag("queue"))
 

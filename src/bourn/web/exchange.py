@@ -51,7 +51,7 @@ class Question:
     def terms(self) -> Terms:
         """What a visitor wrote is kept in the conversation alone, and is gone with that."""
         public = self.example and len(self.chat.turns) == 1 and not self.chat.system
-        cache = CacheWish(write=public, sampled=public)
+        cache = CacheWish(write=public, sampled=public, cut=public)
         return Terms(_EVERYBODY if public else self.owner, cache=cache, timeouts=self.timeouts)
 
 
