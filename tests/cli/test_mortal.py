@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 
 import pytest
 
@@ -30,6 +31,19 @@ def test_held_it_ends_only_when_that_is_over() -> None:
     with Mortal() as mortal, pytest.raises(SystemExit):
         start(mortal)
     assert seen == ["went on"]
+
+
+def test_where_an_exit_may_be_swallowed_it_comes_a_moment_later() -> None:
+    code = "signal.raise_signal(signal.SIGTERM); seen.append('imported')"
+    seen: list[str] = []
+
+    def start() -> None:
+        exec(compile(code, "<frozen importlib._bootstrap>", "exec"), globals() | {"seen": seen})
+        time.sleep(20)
+
+    with Mortal(), pytest.raises(SystemExit):
+        start()
+    assert seen == ["imported"]
 
 
 def test_unsignalled_it_does_nothing() -> None:
