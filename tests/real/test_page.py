@@ -194,8 +194,8 @@ def test_it_is_pictured(browser: Browser, server: Served, pictures: Path) -> Non
             other.open()
             other.wish("Temperature", 0)
             other.at_most(120)
-            other.asked("Say hello in three languages.")
-            other.ask("Tell me a long story about a river.")
+            other.asked("What is a harbour?")
+            other.ask("Tell me a long tale about a fox.")
             other.wait_for_words(60)
             if name == "page-dark":
                 other.page.keyboard.press("Escape")

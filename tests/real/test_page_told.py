@@ -261,6 +261,31 @@ def test_a_long_conversation_opens_at_its_end(visitor: Visitor) -> None:
     expect(visitor.page.locator("#now .meter")).to_be_in_viewport(timeout=PATIENCE)
 
 
+LEFT = (
+    "(talk => talk.scrollHeight - talk.scrollTop - talk.clientHeight)"
+    "(document.querySelector('#talk'))"
+)
+"""Pixels below what is seen of the conversation."""
+
+
+def test_the_page_follows_the_answer_until_somebody_scrolls_up(visitor: Visitor) -> None:
+    page = visitor.page
+    for number in range(3):
+        visitor.asked(f"{number}: " + "word " * 60)
+        page.wait_for_function(f"{LEFT} < 100")
+    visitor.ask("long")
+    seen = visitor.wait_for_words(1500)
+    page.wait_for_function(f"{LEFT} < 100")
+    page.locator("#talk").hover()
+    for _ in range(5):
+        page.mouse.wheel(0, -300)
+    page.wait_for_function(f"{LEFT} > 300")
+    visitor.wait_for_words(seen + 500)
+    assert page.evaluate(LEFT) > 300
+    page.keyboard.press("Escape")
+    visitor.answered()
+
+
 def test_back_and_forward_turn_to_other_conversations(visitor: Visitor) -> None:
     page = visitor.page
     visitor.asked("hello one")

@@ -152,12 +152,14 @@
 
   let follows = true;
   const follow = (talk) => {
-    let before = 0;
+    let top = 0;
+    let height = 0;
     talk.addEventListener("scroll", () => {
-      const top = talk.scrollTop;
-      const near = talk.scrollHeight - top - talk.clientHeight < NEAR;
-      follows = near || (follows && top >= before); // else it has grown: nobody has scrolled up
-      before = top;
+      const near = talk.scrollHeight - talk.scrollTop - talk.clientHeight < NEAR;
+      const leaves = talk.scrollTop < top && talk.scrollHeight === height; // else it is drawn anew
+      follows = near || (follows && !leaves);
+      top = talk.scrollTop;
+      height = talk.scrollHeight;
     }, { passive: true });
     const grown = new ResizeObserver(() => {
       if (follows) talk.scrollTop = talk.scrollHeight;
