@@ -261,6 +261,21 @@ async def test_what_comes_late_of_a_conversation_that_was_left_is_not_shown(tmp_
         assert (await acts.settled(visit)).talk == visit.talk
 
 
+async def test_of_two_that_are_turned_to_at_once_the_last_is_shown(tmp_path: Path) -> None:
+    async with desk(tmp_path, Script(["so"])) as at:
+        acts = Acts(at.desk)
+        one = await asked(acts, ANN, "One?")
+        await acts.fresh(one)
+        two = await asked(acts, ANN, "Two?")
+        for last_one in (two, ANN):
+            first, second = await asyncio.gather(acts.open(one), acts.open(last_one))
+            assert (first, second.talk) == (Sight(), last_one.talk)
+        gone, second = await asyncio.gather(acts.open(ANN._replace(talk="no")), acts.open(two))
+        assert (gone, second.talk) == (Sight(), two.talk)
+        fresh, second = await asyncio.gather(acts.fresh(one), acts.open(two))
+        assert (fresh, second.talk) == (Sight(), two.talk)
+
+
 async def test_after_one_that_is_not_there_a_new_one_is_begun(tmp_path: Path) -> None:
     async with desk(tmp_path, Script(["so"])) as at:
         acts = Acts(at.desk)

@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import sys
+import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from typing import Any
 
 NOTICE = "notice: "  # a line on stderr that a person should see
 ALIAS = "m"  # repeated in each chunk, so it is short
+
+_ITS_WORDS = 0.3  # seconds for what llama.cpp has to say of a failure, in a thread of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ def main() -> None:
     try:
         server = _serve(config)
     except Exception as error:  # noqa: BLE001 (these are the last words)
+        time.sleep(_ITS_WORDS)
         sys.exit(f"{type(error).__name__}: {error}")
     stdin.read()
     del server

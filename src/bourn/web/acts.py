@@ -70,19 +70,22 @@ class Acts:
 
     async def open(self, visit: Visit) -> Sight:
         """Show a conversation; a new one where there is none, or it is somebody else's."""
-        self._turn(visit, visit.talk)
+        tab = self._turn(visit, visit.talk)
         try:
             chat = await self._chat(visit)
         except InvalidRequest as gone:
-            return replace(await self.fresh(visit), wrong=in_plain_words(gone))
-        if not visit.talk:
-            return replace(blank(), talks=await self._talks(visit.owner))
-        return await self._whole(visit, chat)
+            sight = replace(await self._blank(visit), wrong=in_plain_words(gone))
+            if not tab.has_left(visit.talk):
+                self._turn(visit, "")
+        else:
+            sight = await (self._whole(visit, chat) if visit.talk else self._blank(visit))
+        return Sight() if tab.has_left(sight.talk or "") else sight
 
     async def fresh(self, visit: Visit) -> Sight:
         """Begin another conversation, with the same wishes."""
-        self._turn(visit, "")
-        return replace(blank(), talks=await self._talks(visit.owner))
+        tab = self._turn(visit, "")
+        sight = await self._blank(visit)
+        return Sight() if tab.has_left("") else sight
 
     async def rename(self, visit: Visit, title: str) -> Sight:
         store = self.desk.conversations(visit.owner)
@@ -98,7 +101,7 @@ class Acts:
         """Forget the conversation, and what is being made for it."""
         self._turn(visit, "")
         await self.desk.delete(visit.owner, visit.talk)
-        return replace(blank(), talks=await self._talks(visit.owner))
+        return await self._blank(visit)
 
     # -- answers -----------------------------------------------------------------------------------
 
@@ -240,6 +243,20 @@ class Acts:
             sight = Sight()
         return replace(sight, wrong=in_plain_words(error), status=None, draft=draft, wishes=None)
 
+    async def _blank(self, visit: Visit) -> Sight:
+        """No conversation yet."""
+        return Sight(
+            talk="",
+            title="",
+            talks=await self._talks(visit.owner),
+            past=[],
+            now=[],
+            status="",
+            wrong="",
+            busy=False,
+            can_continue=False,
+        )
+
     async def _whole(self, visit: Visit, chat: Chat) -> Sight:
         store = self.desk.conversations(visit.owner)
         wishes = Wishes.from_json(await asyncio.to_thread(store.settings, visit.talk))
@@ -278,20 +295,14 @@ class Acts:
         entries = await asyncio.to_thread(store.list, self._limit)
         return tuple((entry.title or _NO_TITLE, entry.id) for entry in entries)
 
-    def _turn(self, visit: Visit, talk: str) -> None:
+    def _turn(self, visit: Visit, talk: str) -> Tab:
         """Something else is looked at in that tab."""
         tab = self._tab(visit)
         tab.shows, tab.follows = talk, None
+        return tab
 
     def _tab(self, visit: Visit) -> Tab:
         return self._tabs.setdefault(visit.tab, Tab())
-
-
-def blank() -> Sight:
-    """No conversation yet."""
-    return Sight(
-        talk="", title="", past=[], now=[], status="", wrong="", busy=False, can_continue=False
-    )
 
 
 def _of(live: Answering, announcer: Announcer) -> Sight:
