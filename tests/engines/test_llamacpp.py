@@ -14,9 +14,11 @@ import pytest
 import pytest_asyncio
 
 from bourn.engines.llamacpp import LlamaCpp
+from bourn.engines.llamacpp_checks import check_request
 from bourn.errors import (
     EngineCrashed,
     EngineError,
+    InvalidRequest,
     LoadFailed,
     ModelNotFound,
     TemplateError,
@@ -101,11 +103,59 @@ async def test_an_answer_that_breaks_off_while_the_process_lives_is_no_crash(
     assert not isinstance(caught.value, EngineCrashed)
 
 
+async def test_where_it_listens_is_in_no_message(engine: LlamaCpp) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        await read(engine, "say no")
+    assert str(caught.value) == "the engine answered 400: no"
+
+
 async def test_tools_are_refused_where_the_template_has_none(engine: LlamaCpp) -> None:
     asked = replace(request("x"), tools=({"type": "function"},))
     with pytest.raises(UnsupportedField, match="`tools`") as caught:
         await anext(engine.generate(asked))
     assert "template" in caught.value.hint
+
+
+def called(arguments: str) -> Request:
+    call = {"id": "c", "function": {"name": "f", "arguments": arguments}}
+    told = [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [call]}]
+    return replace(request("x"), messages=messages_of(told))
+
+
+SHAPE = {
+    "type": "json_schema",
+    "json_schema": {"schema": {"type": "string", "pattern": "^a{2,1}$"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        (replace(request("x"), messages=(), prompt=""), "prompt"),
+        (replace(request("x"), response_format={"type": "json_object"}, logprobs=1), "logprobs"),
+        (replace(request("x"), response_format=SHAPE), "response_format"),
+        (
+            replace(
+                request("x"),
+                tools=({"function": {"parameters": SHAPE["json_schema"]["schema"]}},),  # type: ignore[index]
+            ),
+            "tools",
+        ),
+        (called("{not json"), "messages[1].tool_calls"),
+        (called("[" * 100_000), "messages[1].tool_calls"),
+    ],
+)
+def test_what_its_server_would_stumble_over_is_refused(asked: Request, field: str) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        check_request(asked, takes_tools=True)
+    assert raised.value.field == field
+    assert raised.value.hint
+
+
+def test_a_template_without_tools_reads_no_calls() -> None:
+    check_request(called("{not json"), takes_tools=False)
+    check_request(called('{"city": "Rome"}'), takes_tools=True)
+    check_request(called(""), takes_tools=True)  # of a function without parameters
 
 
 async def test_many_requests_leave_no_files_open(engine: LlamaCpp) -> None:

@@ -134,6 +134,9 @@ BAD: list[tuple[str, Any]] = [
     ("n", "2"),
     ("max_tokens", 0),
     ("max_tokens", 1.5),
+    ("max_tokens", 2**31),
+    ("max_completion_tokens", 2**31),
+    ("min_tokens", 2**31),
     ("max_completion_tokens", True),
     ("stop", 5),
     ("stop", ["a", 5]),
@@ -190,6 +193,57 @@ def test_a_field_of_a_wrong_type_or_size_is_named(name: str, value: Any) -> None
     assert raised.value.hint
     if name != "messages" and "without" not in str(raised.value):
         assert raised.value.field == name
+
+
+@pytest.mark.parametrize(
+    ("wanted", "named"),
+    [
+        ({"type": "json_schema"}, ".json_schema.schema"),
+        ({"type": "json_schema", "json_schema": 5}, ".json_schema"),
+        ({"type": "json_schema", "json_schema": {"name": "x"}}, ".json_schema.schema"),
+        ({"type": "json_schema", "json_schema": {"schema": "hi"}}, ".json_schema.schema"),
+        ({"type": "json_schema", "json_schema": {"schema": []}}, ".json_schema.schema"),
+        ({"type": "json_schema", "json_schema": {"schema": True}}, ".json_schema.schema"),
+        ({"type": "json_schema", "json_schema": {"schema": {}, "name": 5}}, ".json_schema.name"),
+        ({"type": "json_schema", "json_schema": {"schema": {}, "x": 5}}, ".json_schema.x"),
+        ({"type": "json_object", "schema": {"type": "string"}}, ".schema"),
+    ],
+)
+def test_a_shape_has_a_schema(wanted: Any, named: str) -> None:
+    with pytest.raises(InvalidRequest, match="response_format") as raised:
+        request_of(HI | {"response_format": wanted})
+    assert raised.value.field == f"response_format{named}"
+    assert raised.value.hint
+
+
+def test_a_schema_may_be_any_object() -> None:
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": {}, "strict": True}}
+    assert request_of(HI | {"response_format": wanted}).response_format == wanted
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "f"}}])
+@pytest.mark.parametrize("more", [{}, {"tools": []}, {"tools": None}])
+def test_a_call_is_of_a_tool(choice: Any, more: Any) -> None:
+    with pytest.raises(InvalidRequest, match="`tool_choice` wants a call") as raised:
+        request_of(HI | more | {"tool_choice": choice})
+    assert raised.value.field == "tool_choice"
+
+
+@pytest.mark.parametrize("choice", ["none", "auto", None])
+def test_without_tools_no_call_is_nothing(choice: Any) -> None:
+    assert request_of(HI | {"tools": [], "tool_choice": choice}) == request_of(HI)
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "value"), [("logit_bias", 1024, 1), ("chat_template_kwargs", 256, True)]
+)
+def test_there_is_an_end_to_what_anybody_may_name(name: str, most: int, value: Any) -> None:
+    entries = {str(n): value for n in range(most + 1)}
+    with pytest.raises(InvalidRequest, match=f"`{name}` has {most + 1} entries") as raised:
+        request_of(HI | {name: entries})
+    assert raised.value.field == name
+    del entries["0"]
+    request_of(HI | {name: entries})
 
 
 def test_logprobs_have_bounds() -> None:
@@ -285,3 +339,51 @@ def test_what_is_huge_is_refused_in_few_words() -> None:
         assert len(raised.value.field or "") < 100
     with pytest.raises(InvalidRequest, match="`messages` is 10001"):
         request_of({"messages": HI["messages"] * 10_001})
+
+
+def said_by(**message: Any) -> dict[str, Any]:
+    return {"messages": [*HI["messages"], {"role": "assistant", "content": None, **message}]}
+
+
+@pytest.mark.parametrize(
+    ("message", "named"),
+    [
+        ({"function_call": {"name": "f", "arguments": "{}"}}, "function_call"),
+        ({"refusal": "no"}, "refusal"),
+        ({"audio": {"id": "a"}}, "audio"),
+        ({"content": "x", "foo": 1}, "foo"),
+        ({"content": 5}, "content"),
+        ({"content": [{"type": "text", "text": "a"}, {"type": "text"}]}, "content[1]"),
+        ({"content": [{"type": "image_url"}]}, "content[0]"),
+        ({"content": [{"type": "input_audio"}]}, "content[0]"),
+        ({"role": None}, "role"),
+        ({"role": 5}, "role"),
+        ({"name": 5}, "name"),
+    ],
+)
+def test_what_is_wrong_in_a_message_is_named(message: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"messages\[1\]") as raised:
+        request_of(said_by(**message))
+    assert raised.value.field == f"messages[1].{named}"
+    assert raised.value.hint
+
+
+def test_an_answer_may_be_sent_back_with_all_that_it_had() -> None:
+    nothing: dict[str, Any] = {
+        "refusal": None,
+        "audio": None,
+        "function_call": None,
+        "tool_calls": None,
+        "reasoning_details": [],
+        "prefix": False,
+    }
+    more: dict[str, Any] = {
+        "content": "x",
+        "annotations": [{"type": "url_citation"}],
+        "parsed": {"a": 1},
+        "reasoning_content": None,
+        "tool_calls": [],
+    }
+    said = Message("assistant", "x")
+    assert request_of(said_by(**nothing, **{k: more[k] for k in ("content",)})).messages[1] == said
+    assert request_of(said_by(**nothing | more)).messages[1] == said

@@ -16,10 +16,11 @@ from bourn.engines.base import ModelInfo
 from bourn.engines.dialects import LLAMACPP
 from bourn.engines.launch import Launch, launch, usable_cores
 from bourn.engines.life import Life
+from bourn.engines.llamacpp_checks import check_request
 from bourn.engines.llamacpp_worker import ALIAS, NOTICE, Config
 from bourn.engines.resident import Sharing
 from bourn.engines.served import Served
-from bourn.errors import InvalidRequest, LoadFailed, ModelNotFound, TemplateError, UnsupportedField
+from bourn.errors import InvalidRequest, LoadFailed, ModelNotFound, TemplateError
 from bourn.types import Request, Sampling
 
 DEFAULT_WINDOW = 4096
@@ -109,8 +110,7 @@ class LlamaCpp(Served):
 
     def _check(self, request: Request, info: ModelInfo) -> None:
         super()._check(request, info)
-        if request.tools and request.logprobs is not None:
-            raise UnsupportedField("logprobs", NAME, hint="it gives none beside tools")
+        check_request(request, takes_tools="tools" in info.honours)
         if missing := LLAMACPP.sampling.keys() - request.sampling.given().keys():
             raise InvalidRequest(  # it would take defaults of its own, and never tell its seed
                 f"the sampling is not resolved: {', '.join(sorted(missing))}",

@@ -17,6 +17,11 @@ from bourn.wire.fields import Fields, ill, whole_of
 
 MOST_MESSAGES = 10_000
 MOST_CHOICES = 128
+LARGEST_LIMIT = 2**31 - 1
+"""Tokens, to generate."""
+MOST_BIASES = 1024
+MOST_VARIABLES = 256
+"""Of a chat template, for which a request may give values."""
 MOST_STOPS = 64
 LONGEST_STOP = 1000
 """Characters. What is looked for in every text is kept small, whoever asks."""
@@ -48,6 +53,9 @@ _NOT_FOR_THE_MODEL = {
     "metadata",
     "safety_identifier",
     "prompt_cache_key",
+    "prompt_cache_retention",
+    "prompt_cache_options",
+    "moderation",
 }
 """Taken by the server itself, or only there to tell callers apart."""
 
@@ -93,6 +101,7 @@ def request_of(body: Mapping[str, Any]) -> Request:
     _refuse_unknown(told)
     prompt = _prompt(told)
     limit = _limit(told)
+    tools = tuple(map(_tool, told.listed("tools")))
     return Request(
         messages=_messages(told.listed("messages")),
         prompt=prompt,
@@ -105,11 +114,11 @@ def request_of(body: Mapping[str, Any]) -> Request:
         n=_choices(told),
         logprobs=_logprobs(told, chat=prompt is None),
         ignore_eos=told.flag("ignore_eos"),
-        tools=tuple(map(_tool, told.listed("tools"))),
-        tool_choice=_tool_choice(told),
+        tools=tools,
+        tool_choice=_tool_choice(told, tools),
         parallel_tool_calls=told.flag("parallel_tool_calls", default=True),
         response_format=_response_format(told),
-        template_kwargs=told.object("chat_template_kwargs") or {},
+        template_kwargs=_entries(told, "chat_template_kwargs", MOST_VARIABLES),
         reuse_prompt=told.flag("cache_prompt", default=True),
     )
 
@@ -170,12 +179,22 @@ def _ids(name: str, listed: Sequence[Any]) -> tuple[int, ...]:
 
 def _biases(told: Fields) -> Mapping[int, float]:
     """By token id, which JSON makes a text of."""
-    biases = told.object("logit_bias") or {}
+    biases = _entries(told, "logit_bias", MOST_BIASES)
     for token, bias in biases.items():
         fits = type(bias) in (int, float) and -100 <= bias <= 100
         if not fits or not re.fullmatch(r"[0-9]{1,9}", token):
             raise ill("logit_bias", biases, "token ids, and beside each a number from -100 to 100")
     return {int(token): bias for token, bias in biases.items()}
+
+
+def _entries(told: Fields, name: str, most: int) -> Mapping[str, Any]:
+    """An object whose names anybody may choose; what is done for each takes time."""
+    entries = told.object(name) or {}
+    if len(entries) > most:
+        raise InvalidRequest(
+            f"`{name}` has {len(entries)} entries", hint=f"give at most {most}", field=name
+        )
+    return entries
 
 
 def _choices(told: Fields) -> int:
@@ -189,14 +208,14 @@ def _limit(told: Fields) -> int | None:
     """The newer name goes before the older."""
     limits = [told.whole(name) for name in _LIMITS]
     for name, limit in zip(_LIMITS, limits, strict=True):
-        if limit is not None and limit < 1:
-            raise ill(name, limit, "1 or more, or leave it out")
+        if limit is not None and not 1 <= limit <= LARGEST_LIMIT:
+            raise ill(name, limit, f"1 to {LARGEST_LIMIT}, or leave it out")
     return next((limit for limit in limits if limit is not None), None)
 
 
 def _least(told: Fields, limit: int | None) -> int:
     least = told.whole("min_tokens") or 0
-    if not 0 <= least <= (least if limit is None else limit):
+    if not 0 <= least <= (LARGEST_LIMIT if limit is None else limit):
         raise ill("min_tokens", least, "0 or more, and no more than the limit")
     return least
 
@@ -204,15 +223,23 @@ def _least(told: Fields, limit: int | None) -> int:
 def _messages(listed: Sequence[Any]) -> tuple[Message, ...]:
     if len(listed) > MOST_MESSAGES:
         raise ill("messages", len(listed), f"at most {MOST_MESSAGES} messages")
-    for place, message in enumerate(listed):
-        if not isinstance(message, Mapping):
-            raise ill(f"messages[{place}]", message, "an object")
-        fields = Fields(message, f"messages[{place}].")
-        for name in ("role", "name", "tool_call_id", "reasoning_content", "reasoning"):
-            fields.text(name)
-        for call in fields.listed("tool_calls"):
-            _check_call(call, f"messages[{place}].tool_calls")
-    return messages_of(listed)
+    return tuple(_message(message, f"messages[{n}]") for n, message in enumerate(listed))
+
+
+def _message(told: Any, where: str) -> Message:
+    if not isinstance(told, Mapping):
+        raise ill(where, told, "an object")
+    fields = Fields(told, f"{where}.")
+    for name in ("role", "name", "tool_call_id", "reasoning_content", "reasoning"):
+        fields.text(name)
+    for call in fields.listed("tool_calls"):
+        _check_call(call, f"{where}.tool_calls")
+    try:
+        (message,) = messages_of(told)
+    except InvalidRequest as error:
+        field = f"{where}.{error.field}"
+        raise InvalidRequest(f"{where}: {error}", hint=error.hint, field=field) from None
+    return message
 
 
 def _check_call(call: Any, where: str) -> None:
@@ -238,7 +265,9 @@ def _logprobs(told: Fields, *, chat: bool) -> int | None:
         if not told.flag("logprobs"):
             if top is not None:
                 raise InvalidRequest(
-                    "`top_logprobs` without `logprobs`", hint='set "logprobs": true'
+                    "`top_logprobs` without `logprobs`",
+                    hint='set "logprobs": true',
+                    field="top_logprobs",
                 )
             return None
         top = top or 0
@@ -256,17 +285,47 @@ def _tool(tool: Any) -> Mapping[str, Any]:
     raise ill("tools", tool, '{"type": "function", "function": {"name": …}}')
 
 
-def _tool_choice(told: Fields) -> str | Mapping[str, Any] | None:
+def _tool_choice(
+    told: Fields, tools: Sequence[Mapping[str, Any]]
+) -> str | Mapping[str, Any] | None:
+    """None, too, where there is no tool and none is wanted."""
     choice = told.fields.get("tool_choice")
     if isinstance(choice, str) and choice not in ("none", "auto", "required"):
         raise ill("tool_choice", choice, '"none", "auto", "required" or one function')
-    return choice if isinstance(choice, str) else told.object("tool_choice")
+    choice = choice if isinstance(choice, str) else told.object("tool_choice")
+    if tools:
+        return choice
+    if choice not in (None, "none", "auto"):
+        raise InvalidRequest(
+            "`tool_choice` wants a call, but there are no `tools`",
+            hint="give the tools, or leave `tool_choice` out",
+            field="tool_choice",
+        )
+    return None
 
 
 def _response_format(told: Fields) -> Mapping[str, Any] | None:
     """None for plain text, which is no format to keep to."""
     wanted = told.object("response_format")
-    kind = wanted and wanted.get("type")
-    if wanted is not None and kind not in ("text", "json_object", "json_schema"):
+    if wanted is None:
+        return None
+    kind = wanted.get("type")
+    if kind not in ("text", "json_object", "json_schema"):
         raise ill("response_format", wanted, '{"type": "json_object"} or a "json_schema"')
+    fields = Fields(wanted, "response_format.")
+    fields.refuse_unknown(("type", "json_schema") if kind == "json_schema" else ("type",))
+    if kind == "json_schema":
+        _check_shape(fields)
     return None if kind == "text" else wanted
+
+
+def _check_shape(wanted: Fields) -> None:
+    """That there is a schema; what may stand in it depends on the engine."""
+    where = "response_format.json_schema"
+    shape = Fields(wanted.object("json_schema") or {}, f"{where}.")
+    shape.refuse_unknown(("name", "description", "schema", "strict"))
+    shape.text("name")
+    shape.text("description")
+    shape.flag("strict")
+    if shape.object("schema") is None:
+        raise ill(f"{where}.schema", shape.fields.get("schema"), "a JSON schema, an object")
