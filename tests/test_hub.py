@@ -234,6 +234,9 @@ UNFIT = {
     "broken off": Script(["a", "b"], finish=None),
     "failed": Script(["a", "b"], fail_at=1),
     "empty": Script([]),
+    "ended without a reason": Script(
+        ["a", Piece(finish=FinishReason.STOP, assumed=True)], finish=None
+    ),
 }
 
 

@@ -114,3 +114,11 @@ def test_words_for_the_start(ttft: float, word: str) -> None:
 )
 def test_words_for_the_speed(speed: float, word: str) -> None:
     assert feel_of_speed(speed) == word
+
+
+def test_a_prompt_that_was_being_read_is_counted_where_nobody_tells_more() -> None:
+    recorder = Recorder(clock(0))
+    recorder.piece(Piece(prompt_done=3, prompt_total=8))
+    assert recorder.usage == Usage(8, 0)
+    recorder.piece(Piece(usage=Usage(9, 1)))
+    assert recorder.usage == Usage(9, 1)

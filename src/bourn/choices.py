@@ -52,7 +52,8 @@ class Choices:
                 reason, self._enough = FinishReason.TOOL_CALLS, True
         if reason is not None:
             self._ended[choice] = True
-            events.append(Finished(reason, choice, pipeline.stopped))
+            assumed = piece.assumed and pipeline.stopped is None
+            events.append(Finished(reason, choice, pipeline.stopped, assumed))
         return events
 
     def rest(self) -> list[Event]:

@@ -20,6 +20,7 @@
     │   ├── LoadFailed            the model could not be loaded
     │   ├── ConnectionFailed      the endpoint cannot be reached
     │   ├── EngineTimeout         the endpoint took longer than it may
+    │   │   └── AnswerTimeout     the whole answer did; it would again
     │   ├── Interrupted           the stream ended without a finish reason
     │   └── EngineCrashed         the engine's process died
     └── StreamError               a stream was used wrongly
@@ -177,6 +178,13 @@ class EngineTimeout(EngineError):
     status = 504
     code = "timeout"
     retryable = True
+
+
+class AnswerTimeout(EngineTimeout):
+    """Asking again would compute the same once more, to the same end."""
+
+    code = "answer_timeout"
+    retryable = False
 
 
 class Interrupted(EngineError):

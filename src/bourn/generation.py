@@ -15,7 +15,7 @@ from contextlib import aclosing, asynccontextmanager
 from bourn.admission import Ticket
 from bourn.choices import Choices
 from bourn.engines.base import Engine, ModelInfo
-from bourn.errors import EngineTimeout, Interrupted, Overloaded
+from bourn.errors import AnswerTimeout, EngineTimeout, Interrupted, Overloaded
 from bourn.journal.base import Journal
 from bourn.metrics import Recorder
 from bourn.stream import Origin, Reader
@@ -136,6 +136,7 @@ class Generation:
         self.promised = False  # to be there for somebody who comes back
         self.done: Done | None = None
         self.reasons: list[FinishReason] = []
+        self.assumed = False  # whether an end of it was never told
         self.empty = True
         self.recorder = Recorder()
         self._timeouts = timeouts
@@ -203,7 +204,7 @@ class Generation:
         """The engine's pieces, as long as it keeps to its times."""
         first, total = self._timeouts.first_token, self._timeouts.total
         async with (
-            _at_most(total, EngineTimeout(f"the answer was not whole after {total} s")),
+            _at_most(total, _too_long(total)),
             _at_most(first, EngineTimeout(f"no token came within {first} s")) as patience,
             aclosing(engine.generate(self.request)) as pieces,
         ):
@@ -227,8 +228,14 @@ class Generation:
         for event in events:
             if isinstance(event, Finished):
                 self.reasons.append(event.reason)
+                self.assumed |= event.assumed
             elif isinstance(event, Delta) and (event.text or event.tool):
                 self.empty = False
+
+
+def _too_long(total: float | None) -> AnswerTimeout:
+    hint = "ask for a shorter answer, or allow it more time"
+    return AnswerTimeout(f"the answer was not whole after {total} s", hint=hint)
 
 
 @asynccontextmanager

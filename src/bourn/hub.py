@@ -234,6 +234,8 @@ class Hub:
         if key is not None and self._shared.get(key) is generation:
             del self._shared[key]
         reasons, empty = generation.reasons, generation.empty
+        if generation.assumed:
+            reasons = []
         await self.archive.ended(generation.journal, done.state, reasons, empty=empty, cut=cut)
         if not generation.seats:
             self._release(generation)

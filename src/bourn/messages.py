@@ -8,12 +8,28 @@ from typing import Any
 from bourn.errors import InvalidRequest
 from bourn.types import ImagePart, Message, TextPart, ToolCall
 
+_FIELDS = frozenset(
+    {
+        "role",
+        "content",
+        "name",
+        "reasoning_content",
+        "reasoning",
+        "tool_calls",
+        "tool_call_id",
+        # beside an answer, and of no consequence when it is sent back
+        "annotations",
+        "parsed",
+    }
+)
+
 
 def messages_of(asked: Any) -> tuple[Message, ...]:
     """Messages from what a person writes: a text, one message, or several; dicts as OpenAI's.
 
     Raises:
-        InvalidRequest: a message has no role, or content of an unknown kind.
+        InvalidRequest: a message has no role, content of an unknown kind, or says something that no
+            model would be told. Its `field` is named as in the message.
     """
     if isinstance(asked, str):
         asked = [Message("user", asked)]
@@ -25,10 +41,11 @@ def messages_of(asked: Any) -> tuple[Message, ...]:
 def _message(value: Any) -> Message:
     if isinstance(value, Message):
         return value
-    if not isinstance(value, Mapping) or not isinstance(value.get("role"), str):
-        raise InvalidRequest(
-            f"this is no message: {value!r:.80}", hint='write {"role": "user", "content": "…"}'
-        )
+    if not isinstance(value, Mapping):
+        raise InvalidRequest(f"this is no message: {value!r:.80}", hint=_A_MESSAGE)
+    if not isinstance(value.get("role"), str):
+        raise InvalidRequest("this is no message: it has no role", hint=_A_MESSAGE, field="role")
+    _refuse_unknown(value)
     calls = value.get("tool_calls") or ()
     return Message(
         role=value["role"],
@@ -43,15 +60,36 @@ def _message(value: Any) -> Message:
     )
 
 
+_A_MESSAGE = 'write {"role": "user", "content": "…"}'
+
+
+def _refuse_unknown(message: Mapping[Any, Any]) -> None:
+    """Whoever sends an answer back sends all that it had, most of it empty."""
+    for name, said in message.items():
+        if said and name not in _FIELDS:
+            raise InvalidRequest(
+                f"a message has no field `{name!s:.80}`",
+                hint=_INSTEAD.get(name, "leave it out"),
+                field=f"{name!s:.80}",
+            )
+
+
+_INSTEAD = {
+    "function_call": "write it as one of `tool_calls`",
+    "refusal": "write it as the content",
+}
+
+
 def _content(value: Any) -> str | tuple[TextPart | ImagePart, ...]:
     if value is None or isinstance(value, str):
         return value or ""
     if not isinstance(value, list | tuple):
-        raise InvalidRequest(f"content is {type(value).__name__}", hint="give a text or parts")
-    return tuple(map(_part, value))
+        what = f"content is {type(value).__name__}"
+        raise InvalidRequest(what, hint="give a text or parts", field="content")
+    return tuple(_part(part, f"content[{place}]") for place, part in enumerate(value))
 
 
-def _part(value: Any) -> TextPart | ImagePart:
+def _part(value: Any, where: str) -> TextPart | ImagePart:
     match value:
         case TextPart() | ImagePart():
             return value
@@ -67,7 +105,12 @@ def _part(value: Any) -> TextPart | ImagePart:
             image.get("detail") is None
         ):
             return ImagePart(url)
-    raise InvalidRequest(
-        f"content has a part of an unknown kind: {value!r:.80}",
-        hint='parts are {"type": "text"} and {"type": "image_url"}',
-    )
+        case {"type": "text" | "image_url" as kind}:
+            what = f"{where} is a part of type `{kind}` without its {_WITHIN[kind]}"
+        case _:
+            what = f"{where} is a part of an unknown kind"
+    hint = 'parts are {"type": "text", "text": "…"} and {"type": "image_url", "image_url": …}'
+    raise InvalidRequest(what, hint=hint, field=where)
+
+
+_WITHIN = {"text": "text", "image_url": "URL"}

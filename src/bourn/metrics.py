@@ -29,6 +29,7 @@ class Recorder:
         self._tokens = 0
         self._usage: Usage | None = None
         self._told = 0  # of the tokens, when that came
+        self._prompt = 0  # of the tokens to read, as its progress tells them
 
     def admitted(self) -> None:
         self._admitted = self._clock()
@@ -36,6 +37,8 @@ class Recorder:
     def piece(self, piece: Piece) -> None:
         if piece.tokens:
             self._token(piece)
+        if piece.prompt_total is not None:
+            self._prompt = max(self._prompt, piece.prompt_total)
         if piece.usage is not None:
             self._usage, self._told = piece.usage, self._tokens
 
@@ -69,7 +72,7 @@ class Recorder:
         """As the engine told it, and what came since; else counted here, and then `estimated`."""
         told, since = self._usage, self._tokens - self._told
         if told is None:
-            return Usage(completion_tokens=self._tokens, estimated=self._tokens > 0)
+            return Usage(self._prompt, self._tokens, estimated=self._tokens > 0)
         if not since:
             return told
         return replace(told, completion_tokens=told.completion_tokens + since)

@@ -266,6 +266,7 @@ class Piece:
     prompt_done, prompt_total: how much of the prompt was read, while it is being read.
     opened: the channel that the prompt leaves open, told before the choice's first text.
     finish: the choice's last piece says why it ended. Every choice must have one.
+    assumed: nobody has said why it ended: it is taken for a whole answer, but not given to others.
     usage: counts so far, the last one told wins; over all choices.
     """
 
@@ -280,6 +281,7 @@ class Piece:
     opened: Channel | None = None
     finish: FinishReason | None = None
     usage: Usage | None = None
+    assumed: bool = False
 
 
 # -- what a reader sees ----------------------------------------------------------------------------
@@ -351,11 +353,15 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """One choice has ended. `stop`: the stop string that ended it, if one did."""
+    """One choice has ended. `stop`: the stop string that ended it, if one did.
+
+    assumed: the engine gave no reason; this is the one that it would most likely have given.
+    """
 
     reason: FinishReason
     choice: int = 0
     stop: str | None = None
+    assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

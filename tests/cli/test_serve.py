@@ -97,9 +97,17 @@ def test_another_programs_file_is_left_alone(tmp_path: Path) -> None:
         file.execute("CREATE TABLE diary (day, text)")
     file.close()
     done = refused(FOX, "--store", str(store), "--port", "0", home=tmp_path)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert f"{store} belongs to another program" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_store_that_cannot_be_is_told_and_nothing_is_served(tmp_path: Path) -> None:
+    done = refused(FOX, "--store", str(tmp_path), "--port", "0", home=tmp_path)
+    assert done.returncode == 2
+    assert f"--store: {tmp_path} cannot be used" in done.stderr
+    assert "name another file" in done.stderr
+    assert "listens at" not in done.stderr
 
 
 def test_the_first_ctrl_c_lets_an_answer_end_and_the_second_does_not(tmp_path: Path) -> None:
@@ -155,6 +163,8 @@ def refused_here(monkeypatch: pytest.MonkeyPatch) -> Refused:
         ((FOX, "--api-key", "two words"), 2, "cannot be sent in a header"),
         ((FOX, "--api-key-file", "/no/such/file"), 2, "cannot be read"),
         ((FOX, "--drain", "soon"), 2, "90s, 5m or 1h"),
+        ((FOX, "--cors", "nonsense"), 2, "--cors nonsense is no origin"),
+        ((FOX, "--cors", "https://host/path"), 2, "say https://host"),
         (("http://127.0.0.1:9/v1", "--slots", "2"), 2, "--slots is for GGUF files"),
     ],
 )

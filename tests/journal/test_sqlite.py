@@ -448,23 +448,48 @@ async def goes_on_in_memory(path: Path, caplog: pytest.LogCaptureFixture) -> str
     return record.getMessage()
 
 
-async def test_a_file_that_is_no_database(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def cannot_be_used(path: Path) -> str:
+    """What to do about it, as it is told."""
+    with pytest.raises(StoreFailed, match="cannot be used") as caught:
+        await opened(path)
+    assert str(path) in str(caught.value)
+    assert "name another file" in caught.value.hint
+    return caught.value.hint
+
+
+async def test_a_file_that_is_no_database(path: Path) -> None:
     put(path, b"my diary\n" * 1000)
-    said = await goes_on_in_memory(path, caplog)
-    assert "in memory only" in said
-    assert "move" in said
+    assert "move" in await cannot_be_used(path)
     assert bytes_of(path) == b"my diary\n" * 1000
 
 
-async def test_a_folder_that_cannot_be(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("no folder")
-    said = await goes_on_in_memory(tmp_path / "data" / "journals.db", caplog)
-    assert "writable" in said
+    assert "writable" in await cannot_be_used(tmp_path / "data" / "journals.db")
 
 
-async def test_a_folder_in_its_place(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_folder_in_its_place(path: Path) -> None:
     put(path / "a file in it", b"")
-    assert str(path) in await goes_on_in_memory(path, caplog)
+    assert "writable" in await cannot_be_used(path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has another one")
+async def test_the_null_device() -> None:
+    await cannot_be_used(Path("/dev/null"))
+
+
+async def test_an_end_that_was_only_assumed_is_no_reason(store: SqliteJournals, path: Path) -> None:
+    assumed = Finished(FinishReason.STOP, assumed=True)
+    await store.create("told", DURABLE).append(A, FINISHED, END)
+    await store.create("assumed", DURABLE).append(A, FINISHED, assumed, END)
+    await store.aclose()
+    again, kept = await opened(path)
+    assert {each.id: each.reasons for each in kept} == {
+        "told": (FinishReason.STOP,),
+        "assumed": (),
+    }
+    assert await read(again.open("assumed")) == [A, FINISHED, assumed, END]
+    await again.aclose()
 
 
 async def test_a_damaged_list(

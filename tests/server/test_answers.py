@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from bourn.engines.base import ModelInfo
 from bourn.engines.scripted import Script
 from bourn.errors import (
+    BournError,
     ConnectionFailed,
     EngineCrashed,
     PromptTooLong,
     RateLimited,
     Unauthorized,
+    UnsupportedField,
 )
+from bourn.server.answers import _as_it_was_asked
 from bourn.server.config import ServerConfig
 from bourn.sharing import key_for
 from bourn.terms import Timeouts
@@ -191,7 +196,9 @@ async def test_a_failure_before_the_first_token_is_a_status(
     assert call.told.headers["content-type"] == "application/json"
     told = call.told.error
     assert {"message", "type", "code", "param"} <= told.keys()
-    assert (told["message"], told["code"], told["status"]) == (str(error), code, status)
+    message = error.message if isinstance(error, BournError) else str(error)
+    assert (told["message"], told["code"], told["status"]) == (message, code, status)
+    assert "oh no" not in str(told), "a process's last words are for the log"
     assert call.told.headers.get("x-should-retry") == again
     assert call.told.headers.get("retry-after") == ("8" if status == 429 else None)
 
@@ -226,16 +233,16 @@ async def test_the_next_request_is_served() -> None:
 
 
 SLOW = [
-    (Timeouts(queue=0.02), 503, "overloaded"),
-    (Timeouts(first_token=0.02), 504, "timeout"),
-    (Timeouts(total=0.02), 504, "timeout"),
+    (Timeouts(queue=0.02), 503, "overloaded", "true"),
+    (Timeouts(first_token=0.02), 504, "timeout", "true"),
+    (Timeouts(total=0.02), 504, "answer_timeout", "false"),
 ]
 
 
-@pytest.mark.parametrize(("timeouts", "status", "code"), SLOW)
+@pytest.mark.parametrize(("timeouts", "status", "code", "again"), SLOW)
 @pytest.mark.parametrize("body", [HI, HI | STREAM], ids=["whole", "streamed"])
 async def test_times_that_ran_out(
-    timeouts: Timeouts, status: int, code: str, body: dict[str, Any]
+    timeouts: Timeouts, status: int, code: str, again: str, body: dict[str, Any]
 ) -> None:
     config = ServerConfig(timeouts=timeouts)
     async with site(Script(["a"], delay=60), slots=1, config=config) as server:
@@ -247,13 +254,14 @@ async def test_times_that_ran_out(
         await server.idle()
     assert (call.told.status, call.told.error["code"]) == (status, code)
     assert call.told.headers.get("retry-after") == ("1" if status == 503 else None)
+    assert call.told.headers["x-should-retry"] == again
 
 
 async def test_a_total_time_that_runs_out_in_the_stream() -> None:
     config = ServerConfig(timeouts=Timeouts(total=0.05))
     async with site(Script(["a"] * 9999, delay=0.001), config=config) as server:
         *_, failed = (await server.ask(CHAT, HI | STREAM)).chunks
-    assert failed["error"]["code"] == "timeout"
+    assert failed["error"]["code"] == "answer_timeout"
 
 
 @pytest.mark.parametrize("body", [HI, HI | STREAM], ids=["whole", "streamed"])
@@ -419,8 +427,10 @@ REFUSED: list[tuple[str, Any, str | None, str]] = [
     (CHAT, b"[" * 10_000, None, "JSON"),
     (CHAT, b'{"messages": "\xff"}', None, "JSON"),
     (CHAT, b'{"temperature": NaN}', None, "JSON"),
-    (CHAT, {}, None, "nothing to answer"),
-    (CHAT, {"messages": []}, None, "nothing to answer"),
+    (CHAT, {}, "messages", "nothing to answer"),
+    (CHAT, {"messages": []}, "messages", "nothing to answer"),
+    (TEXT, {}, "prompt", "nothing to answer"),
+    (TEXT, {"prompt": None}, "prompt", "nothing to answer"),
     (CHAT, HI | {"prompt": "x"}, "prompt", "no field"),
     (TEXT, {"prompt": "x"} | HI, "messages", "no field"),
     (TEXT, {"prompt": "x", "tools": TOOLS}, "tools", "no field"),
@@ -447,6 +457,10 @@ REFUSED: list[tuple[str, Any, str | None, str]] = [
     (CHAT, HI | {"stop_token_ids": [5]}, "stop_token_ids", "cannot honour"),
     (CHAT, HI | {"logit_bias": {"5": 1}}, "logit_bias", "cannot honour"),
     (CHAT, HI | {"min_tokens": 1}, "min_tokens", "cannot honour `min_tokens`"),
+    (CHAT, HI | {"top_logprobs": 3}, "top_logprobs", "without `logprobs`"),
+    (CHAT, HI | {"max_tokens": 2**31}, "max_tokens", "is 2147483648"),
+    (CHAT, HI | {"n": 9}, "n", "n is 9"),
+    (TEXT, {"prompt": [1, 2]}, "prompt", "token ids as prompt"),
 ]
 
 
@@ -457,7 +471,7 @@ async def test_what_is_refused_is_named(
 ) -> None:
     if streamed and isinstance(body, dict):
         body = STREAM | body
-    async with site() as server:
+    async with site(slots=8) as server:
         call = await server.ask(path, body)
         assert server.engine.started == 0
     assert (call.told.status, call.told.headers["content-type"]) == (400, "application/json")
@@ -465,6 +479,26 @@ async def test_what_is_refused_is_named(
     assert said in told["message"]
     assert told["param"] == field
     assert told["hint"]
+
+
+def test_images_are_in_the_messages() -> None:
+    error = _as_it_was_asked(UnsupportedField("images", "m"), ModelInfo("m", "m"))
+    assert (error.field, str(error)) == ("messages", "m cannot honour `images`")
+
+
+async def test_a_body_that_is_packed_is_refused() -> None:
+    packed = gzip.compress(json.dumps(HI).encode())
+    async with site() as server:
+        call = await server.ask(CHAT, packed, content_encoding="gzip")
+        assert (call.told.status, call.told.error["code"]) == (415, "unsupported_media_type")
+        assert "`Content-Encoding: gzip`" in call.told.error["message"]
+        assert (await server.ask(CHAT, HI, content_encoding="identity")).told.status == 200
+
+
+async def test_a_mark_of_its_encoding_may_stand_before_json() -> None:
+    async with site() as server:
+        call = await server.ask(CHAT, b"\xef\xbb\xbf" + json.dumps(HI).encode())
+    assert call.told.status == 200
 
 
 async def test_a_body_has_to_say_that_it_is_json() -> None:
@@ -485,6 +519,9 @@ async def test_harmless_fields_of_the_sdks_are_taken() -> None:
         "parallel_tool_calls": True,
         "safety_identifier": "x",
         "prompt_cache_key": "x",
+        "prompt_cache_retention": "24h",
+        "prompt_cache_options": {"ttl": "30m"},
+        "moderation": {"model": "x"},
         "functions": [],
         "modalities": ["text"],
         "reasoning_effort": None,

@@ -81,6 +81,13 @@ async def test_health_is_told_at_once_during_a_long_answer() -> None:
         await server.idle()
 
 
+async def test_a_long_path_is_not_told_back_whole() -> None:
+    async with site() as server:
+        call = await server.ask("/" + "x" * 70_000)
+    assert call.told.status == 404
+    assert 100 < len(call.text) < 1000
+
+
 @pytest.mark.parametrize(
     ("path", "method", "status"),
     [

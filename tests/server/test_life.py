@@ -275,3 +275,13 @@ async def test_a_store_that_is_not_ours_is_told_and_nothing_is_served() -> None:
     with pytest.raises(StoreFailed):
         await live(application(fleet, CONFIG), fleet, CONFIG, listener)
     listener.close()
+
+
+async def test_who_asks_for_a_web_socket_is_answered_without_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with alive(SHORT) as served:
+        wish = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+        assert (await served.client.get("/health", headers=wish)).status_code == 200
+    assert "WebSocket" not in caplog.text
+    assert "upgrade" not in caplog.text

@@ -14,13 +14,16 @@ from bourn.engines.base import ModelInfo
 from bourn.engines.hf.child.apart import Apart
 from bourn.engines.remote import Remote
 from bourn.engines.scripted import Scripted
-from bourn.errors import ModelNotFound, SettingsError
+from bourn.errors import ModelNotFound, RateLimited, SettingsError
 from bourn.server.offers import Named, found, offers
 from bourn.server.standby import Standby
 from bourn.settings import Settings
 from bourn.terms import Terms
 from bourn.types import Request, Sampling
 from tests.support.checkpoint_writer import write_checkpoint
+from tests.support.openai_server import Answer, error, listing, serving, text_stream
+
+HELLO = Answer(text_stream("Hello"))
 
 
 def said(flags: dict[str, object], environ: dict[str, str] | None = None) -> Settings:
@@ -143,3 +146,17 @@ def test_keys_share_answers_where_the_server_says_so() -> None:
     assert key_in(source, {}, owner="me") != key_in(source, {}, owner="you")
     mine, yours = (key_in(source, {}, share=True, owner=owner) for owner in ("me", "you"))
     assert mine == yours
+
+
+async def test_what_an_endpoint_refuses_for_now_is_told_at_once() -> None:
+    """Clients ask again by themselves, and know better for how long."""
+    busy = error(429, {"error": {"message": "slow down"}}, **{"Retry-After": "7"})
+    async with serving(busy, HELLO, pages={"/v1/models": listing("m")}) as server:
+        (standby,) = engines([Named(Endpoint(server.url, "m"))], said({}))
+        await standby.start()
+        with pytest.raises(RateLimited, match="slow down") as caught:
+            async for _ in standby.generate(Request(prompt="hi")):
+                pass
+        assert len(server.asked) == 1
+        await standby.aclose()
+    assert caught.value.retry_after == 7

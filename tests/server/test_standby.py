@@ -211,14 +211,18 @@ async def test_an_error_that_is_told_often_does_not_grow() -> None:
 # -- deaths ----------------------------------------------------------------------------------------
 
 
-async def test_a_death_is_told_and_it_is_started_anew_at_once() -> None:
-    yard = Yard(lambda: Loaded(Script(["one"], fail_at=1, error=EngineCrashed("killed"))))
+async def test_a_death_is_told_and_it_is_started_anew_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    death = EngineCrashed("killed", last_words=("out of paper",))
+    yard = Yard(lambda: Loaded(Script(["one"], fail_at=1, error=death)))
     standby = Standby("m", yard)
     await standby.start()
     engine = yard.built[0]
     engine.gate.clear()
     told = await asyncio.gather(*(read(standby) for _ in range(8)), return_exceptions=True)
-    assert [str(error) for error in told] == ["killed"] * 8
+    assert told == [death] * 8
+    assert "out of paper" in caplog.text
     assert standby.state == "loading"
     engine._script = WORDS
     ninth = asyncio.create_task(read(standby))

@@ -1,6 +1,6 @@
 """A program that plays llama-server, without a model: "one two" is its answer to everything.
 
-Asked to crash it aborts in the middle; asked to hang up it does.
+Asked to crash it aborts in the middle; asked to hang up, or to say no, it does.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ def answer(connection, asked):
         body = json.dumps(told).encode()
         length = b"Content-Length: %d" % len(body)
         connection.sendall(b"HTTP/1.1 200 OK\\r\\n" + length + b"\\r\\n\\r\\n" + body)
+        return
+    if b"say no" in asked:
+        connection.sendall(b"HTTP/1.1 400 Bad Request\\r\\nContent-Length: 2\\r\\n\\r\\nno")
         return
     connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Type: text/event-stream\\r\\n\\r\\n")
     say = lambda told: connection.sendall(b"data: " + json.dumps(told).encode() + b"\\n\\n")

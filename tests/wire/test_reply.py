@@ -128,6 +128,8 @@ def test_usage_beside_the_finish_is_not_the_last_word() -> None:
 def test_an_end_mark_after_text_is_an_end() -> None:
     pieces = read([sse(chunk("a"))])
     assert pieces[-1].finish is FinishReason.STOP
+    assert pieces[-1].assumed, "and it is told that nobody has said so"
+    assert not read([sse(chunk("a"), chunk(finish="stop"))])[-1].assumed
     call = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}
     assert read([sse(chunk(tool_calls=[call]))])[-1].finish is FinishReason.TOOL_CALLS
     thought = read([sse(chunk(reasoning="hm"))])

@@ -7,6 +7,7 @@ bourn knows beyond them is beside them, a mark for each turn.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import accumulate, pairwise
@@ -180,7 +181,7 @@ def _message(number: int, value: object) -> Message:
     try:
         (message,) = request_of({"messages": [_kind("it", value, dict)]}).messages
     except InvalidRequest as error:
-        told = str(error).replace("messages[0].", "")
+        told = re.sub(r"messages\[0\](\.|: )", "", str(error))
         raise InvalidRequest(f"message {number} is wrong: {told}", hint=error.hint) from None
     return message
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -115,7 +116,7 @@ def config(said: Mapping[str, Any]) -> ServerConfig:
     """How the server is to behave, by the command's parameters.
 
     Raises:
-        SettingsError: a key cannot be sent, or they cannot be read.
+        SettingsError: a key cannot be sent, or they cannot be read; an origin is none.
     """
     waits = [said.get(name) for name in ("queue_timeout", "first_token_timeout", "timeout")]
     return ServerConfig(
@@ -123,12 +124,26 @@ def config(said: Mapping[str, Any]) -> ServerConfig:
         port=said["port"],
         keys=_keys(said["keys"] or (), said["api_key_file"]),
         metrics_key=said.get("metrics_key"),
-        origins=tuple(said.get("cors") or ()),
+        origins=tuple(map(_origin, said.get("cors") or ())),
         drain=DEFAULTS.drain if said["drain"] is None else said["drain"],
         queue_limit=said.get("queue_limit", DEFAULTS.queue_limit),
         timeouts=Timeouts(*(seconds or None for seconds in waits)),  # 0 is off
         log_prompts=said.get("log_prompts", False),
     )
+
+
+_ORIGIN = re.compile(
+    r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^][/?#@:\s]+)(:[0-9]{1,5})?/?", re.IGNORECASE
+)
+
+
+def _origin(said: str) -> str:
+    if said != "*" and not _ORIGIN.fullmatch(said):
+        raise SettingsError(
+            f"--cors {said[:100]} is no origin of web pages",
+            hint="say https://host, https://host:port, or * for all of them",
+        )
+    return said
 
 
 def page(said: Mapping[str, Any]) -> WebConfig | None:

@@ -46,7 +46,8 @@ def engine_of(
     """As `engine_for`, for a model that was found already.
 
     serving: for a server: with `SERVING_SLOTS` where nobody says how many, and a local model in a
-    process of its own, which begins to load at once.
+    process of its own, which begins to load at once. What an endpoint refuses for now is then told
+    at once, too: clients ask again by themselves.
     """
     from bourn import catalog
     from bourn.engines.fit import check_fit
@@ -59,13 +60,14 @@ def engine_of(
             return _llamacpp(source, settings, serving=serving)
         case catalog.Endpoint():
             from bourn.engines.dialects import BY_KIND
-            from bourn.engines.remote import Remote
+            from bourn.engines.remote import RETRIES, Remote
 
             return Remote(
                 source.base_url,
                 model=source.model,
                 api_key=said,
                 dialect=source.kind and BY_KIND[source.kind],
+                retries=0 if serving else RETRIES,
             )
         case catalog.VllmServe():
             from bourn.engines.vllm import Vllm

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from bourn.errors import InvalidRequest, TemplateError, UnsupportedField
 from bourn.types import Piece, Request, Sampling
+from bourn.wire.dialect import spoken
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,12 @@ def check(request: Request, info: ModelInfo) -> None:
         TemplateError: a chat is asked of a model without a chat template.
     """
     for name in sorted(request.asks() - info.honours):
-        raise UnsupportedField(name, info.engine, hint=info.why.get(name, ""))
+        raise UnsupportedField(name, spoken(info.engine), hint=info.why.get(name, ""))
     if info.slots is not None and request.n > info.slots:
         raise InvalidRequest(
             f"n is {request.n}, but there are {info.slots} slots",
             hint="ask for fewer choices, or load the model with more slots",
+            field="n",
         )
     if request.messages and not info.chat_template:
         raise TemplateError(

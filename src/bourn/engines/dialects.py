@@ -12,7 +12,7 @@ from typing import Any
 from bourn.engines.base import ModelInfo
 from bourn.errors import InvalidRequest
 from bourn.types import Sampling
-from bourn.wire.dialect import Dialect
+from bourn.wire.dialect import NAMELESS, Dialect
 
 _OPENAI_SAMPLING = {
     name: name for name in ("temperature", "top_p", "presence_penalty", "frequency_penalty", "seed")
@@ -86,7 +86,7 @@ MISTRAL = Dialect(  # refuses `stream_options`, and sends usage unasked
     fields=frozenset({"n", "tools", "tool_choice", "response_format", "images"}),
 )
 GENERIC = Dialect(
-    "generic",
+    NAMELESS,
     sampling=_OPENAI_SAMPLING,
     fields=_OPENAI_FIELDS | {"images"},
     extra=_USAGE,

@@ -43,7 +43,7 @@ class Endpoint:
 
     api_key: None takes it from the environment, by host; "" is none. transport: a ready one; then
     the environment gives neither key nor proxy. idle_limit: seconds of silence that are a failure;
-    any byte starts them anew.
+    any byte starts them anew. called: what it is called in messages; None is its address.
     """
 
     def __init__(
@@ -53,8 +53,10 @@ class Endpoint:
         api_key: str | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
         idle_limit: float | None = None,
+        called: str | None = None,
     ) -> None:
         self._address = address
+        self._called = called or address.shown
         if api_key is None and transport is None:
             api_key = address.key(os.environ)
         self._key = _checked_key(api_key)
@@ -175,7 +177,7 @@ class Endpoint:
         """The error for what the server said, without our key in case that it repeats it."""
         if self._key:
             told = told.replace(self._key, "<key>")
-        return failure_of(status, told, where=self._address.shown, retry_after=after)
+        return failure_of(status, told, where=self._called, retry_after=after)
 
     async def _refusal(self, response: httpx2.Response) -> BournError:
         told = bytearray()
@@ -191,7 +193,7 @@ class Endpoint:
     @contextmanager
     def _mapped(self) -> Iterator[None]:
         """Foreign errors as ours. None of their texts holds a URL."""
-        where = self._address.shown
+        where = self._called
         try:
             yield
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:

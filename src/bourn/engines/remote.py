@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
     from bourn.engines.http import Endpoint
 
+RETRIES = 3
+"""How often a request is asked again, where nobody says."""
+
 _LINGER = 2.0
 """Seconds to wait for the usage after the last finish reason: some servers send neither it nor an
 end of the stream."""
@@ -57,7 +60,8 @@ class Remote:
     there is. api_key: None takes the one in the environment that belongs to the host; "" is none.
     dialect: None finds it out. transport: a ready one; then the environment gives no key. retries:
     how often a request is asked again that failed before its first token. idle_limit: seconds of
-    silence that are a failure; None, the default, waits for ever, as long prompts need.
+    silence that are a failure; None, the default, waits for ever, as long prompts need. called:
+    what it is called in messages; None is its address.
 
     Raises:
         SettingsError: `base_url` is no URL of an endpoint.
@@ -71,8 +75,9 @@ class Remote:
         api_key: str | None = None,
         dialect: Dialect | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
-        retries: int = 3,
+        retries: int = RETRIES,
         idle_limit: float | None = None,
+        called: str | None = None,
     ) -> None:
         self._address = Address.of(base_url)
         self._model = model
@@ -81,6 +86,7 @@ class Remote:
         self._transport = transport
         self._retries = retries
         self._idle_limit = idle_limit
+        self._called = called
         self._endpoint: Endpoint | None = None
         self._info: ModelInfo | None = None
         self._starting = asyncio.Lock()
@@ -197,6 +203,7 @@ class Remote:
                 api_key=self._api_key,
                 transport=self._transport,
                 idle_limit=self._idle_limit,
+                called=self._called,
             )
         return self._endpoint
 

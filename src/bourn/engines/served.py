@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bourn.engines.http import Endpoint
     from bourn.engines.remote import Remote
 
+_CALLED = "the engine"  # in messages: where its socket is says nothing to anybody
 _DEATH_THROES = 1.0  # seconds between a broken connection and the news of a death
 
 
@@ -63,7 +64,14 @@ class Served(ABC):
         model, dialect = self._wire
         # the key "" is none at all, not even one from the environment
         key = self._berth.key
-        return Remote(self._berth.base_url, model=model, api_key=key, dialect=dialect, retries=0)
+        return Remote(
+            self._berth.base_url,
+            model=model,
+            api_key=key,
+            dialect=dialect,
+            retries=0,
+            called=_CALLED,
+        )
 
     @abstractmethod
     def _launch(self) -> Launch:
@@ -165,7 +173,8 @@ class Served(ABC):
         if self._endpoint is None:
             from bourn.engines.http import Endpoint  # httpx2 takes longer than the child's start
 
-            self._endpoint = Endpoint(Address.of(self._berth.base_url), api_key=self._berth.key)
+            address = Address.of(self._berth.base_url)
+            self._endpoint = Endpoint(address, api_key=self._berth.key, called=_CALLED)
         return self._endpoint
 
 

@@ -36,7 +36,7 @@ class Kept:
     """A journal that has ended, as it is kept.
 
     size: bytes that it takes, about. finished: unix seconds. reasons: why its choices ended, in
-    that order; none of a choice that was broken off.
+    that order; none of a choice that was broken off, and none at all where one is only assumed.
     """
 
     id: str
@@ -106,7 +106,7 @@ class Journals(Protocol):
         What was live then has lost its producer: its journal ends in `Done("lost", …)`.
 
         Raises:
-            StoreFailed: the store is not ours to use. One that is broken is no failure here.
+            StoreFailed: the store cannot be used. One of ours that was damaged is no failure here.
         """
         ...
 

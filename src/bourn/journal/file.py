@@ -261,7 +261,9 @@ def _insert(file: sqlite3.Connection, part: Part, texts: list[str]) -> None:
 
 def _end(file: sqlite3.Connection, part: Part, done: Done) -> int:
     """Write down that a journal has ended; its size in bytes."""
-    reasons = [event.reason.value for event in part.events if isinstance(event, Finished)]
+    ends = [event for event in part.events if isinstance(event, Finished)]
+    certain = not any(end.assumed for end in ends)
+    reasons = [end.reason.value for end in ends] if certain else []
     values = (done.state, time.time(), json.dumps(reasons), part.row)
     file.execute(f"{_END} WHERE row = ?", values)
     size: int = file.execute("SELECT size FROM journals WHERE row = ?", (part.row,)).fetchone()[0]

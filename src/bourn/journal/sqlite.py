@@ -4,8 +4,9 @@ What is appended can be read at once, from memory. A thread writes it down, all 
 few milliseconds in one commit; once its end is in the file a journal is read from there, and takes
 no memory. Only journals whose label says `durable` are written.
 
-A disk that is full or broken fails no generation: journals stay in memory then, the log says so
-once, and what is there is written when it can be.
+A disk that fills up or breaks later fails no generation: journals stay in memory then, the log says
+so once, and what is there is written when it can be. Nor does a file that was damaged: it is left
+for its owner to save.
 """
 
 from __future__ import annotations
@@ -110,16 +111,20 @@ class SqliteJournals:
         self._ailing = False
 
     async def start(self) -> list[Kept]:
-        """Open the file; see `Journals.start`. One that is broken is left as it is.
+        """Open the file; see `Journals.start`. One that is damaged is left as it is.
 
         Raises:
-            StoreFailed: it is another program's, a newer bourn's, or used by another process.
+            StoreFailed: it cannot be opened or made, is no database of ours, or is used by another
+                process.
         """
         self._loop = asyncio.get_running_loop()
         try:
             entries = await self._in_thread(self._file.open)
         except (sqlite3.Error, OSError, ValueError) as error:
             self._let_go()
+            if not _is_damage(error):
+                hint = f"{_hint(error, self.path)}; or name another file"
+                raise StoreFailed(f"{self.path} cannot be used: {error}", hint=hint) from error
             self._complain(error)
             return []
         except StoreFailed:
@@ -276,6 +281,16 @@ class SqliteJournals:
     def _complain(self, error: BaseException) -> None:
         """Say once that nothing can be written, until it can be."""
         if not self._ailing:
-            hint = advice(error, self.path) if isinstance(error, sqlite3.Error | OSError) else ""
+            hint = _hint(error, self.path)
             logger.warning("%s: journals are kept in memory only: %s (%s)", self.path, error, hint)
         self._ailing = True
+
+
+def _is_damage(error: BaseException) -> bool:
+    """Whether the file is a database, but what is in it cannot be read."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return isinstance(error, ValueError) or code == sqlite3.SQLITE_CORRUPT
+
+
+def _hint(error: BaseException, path: Path) -> str:
+    return advice(error, path) if isinstance(error, sqlite3.Error | OSError) else ""

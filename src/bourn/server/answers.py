@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from codecs import BOM_UTF8
 from typing import Any
 
 import jiter
@@ -22,6 +23,7 @@ from bourn.server.whole import WholeAnswer
 from bourn.server.wishes import wishes_of
 from bourn.wire.answers import Head, json_text
 from bourn.wire.body import OURS, request_of, wants_usage
+from bourn.wire.dialect import spoken
 from bourn.wire.fields import Fields
 
 routes = APIRouter(tags=["answers"])
@@ -47,9 +49,15 @@ async def complete(http: HTTPRequest) -> Response:
 async def _answer(http: HTTPRequest, known: dict[str, Any], *, chat: bool) -> Response:
     if not _is_json(http.headers.get("content-type", "")):
         return refused(415, "this route takes JSON: say so, `Content-Type: application/json`")
+    packed = http.headers.get("content-encoding", "")
+    if packed.strip().lower() not in ("", "identity"):
+        return refused(
+            415, f"no body is unpacked here: send it without `Content-Encoding: {packed[:80]}`"
+        )
     fleet, config = fleet_of(http), config_of(http)
     told = Fields(_object(await http.body()))
     told.refuse_unknown(known)
+    _check_asked(told, "messages" if chat else "prompt")
     wishes = wishes_of(told.object("bourn") or {}, http.headers.get("cache-control", ""))
     model = told.text("model") or fleet.names[0]
     request = request_of({name: told.fields[name] for name in told.fields if name != "bourn"})
@@ -75,10 +83,22 @@ async def _answer(http: HTTPRequest, known: dict[str, Any], *, chat: bool) -> Re
 
 def _as_it_was_asked(error: UnsupportedField, info: ModelInfo) -> UnsupportedField:
     """The error with the name that the field has here."""
-    name = OURS.get(error.field or "")
-    if name is None:
+    named = error.field or ""
+    if named in _INSIDE:
+        error.field = _INSIDE[named]
+    if named not in OURS:
         return error
-    return UnsupportedField(name, info.engine, hint=info.why.get(error.field or "", ""))
+    return UnsupportedField(OURS[named], spoken(info.engine), hint=info.why.get(named, ""))
+
+
+_INSIDE = {"images": "messages", "token ids as prompt": "prompt"}
+"""What is no field by itself, and the field that it is in."""
+
+
+def _check_asked(told: Fields, name: str) -> None:
+    if told.fields.get(name, []) == []:
+        hint = f"give `{name}`: what it is that is to be answered"
+        raise InvalidRequest("there is nothing to answer", hint=hint, field=name)
 
 
 def _prompt(told: Fields) -> str:
@@ -95,7 +115,7 @@ def _is_json(content_type: str) -> bool:
 
 def _object(body: bytes) -> dict[str, Any]:
     try:
-        told = jiter.from_json(body, allow_inf_nan=False)
+        told = jiter.from_json(body.removeprefix(BOM_UTF8), allow_inf_nan=False)
     except ValueError as error:
         raise InvalidRequest(f"the body is no JSON: {error}", hint="send an object") from None
     if not isinstance(told, dict):

@@ -150,6 +150,9 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """There are no web sockets here: it is answered as if nothing of them had been said."""
+
 
 class Server(uvicorn.Server):
     """Uvicorn on a socket of ours, which leaves signals to us."""

@@ -18,6 +18,9 @@ from bourn.wire.answers import error_object
 
 Handler = Callable[[Request, Any], Coroutine[Any, Any, Response]]
 
+LONGEST_PATH = 200
+"""Characters of one that are told back."""
+
 RETRY_AFTER = 1.0
 """Seconds after which to ask again, where nobody knows better."""
 
@@ -60,7 +63,7 @@ async def on_bourn_error(_: Request, error: Exception) -> Response:
 async def on_http_error(request: Request, error: HTTPException) -> Response:
     """No such page, or not with this method."""
     status, headers, message = error.status_code, dict(error.headers or {}), str(error.detail)
-    what = f"{request.method} {request.url.path}"
+    what = f"{request.method} {request.url.path:.{LONGEST_PATH}}"
     if status == 404:
         message = f"there is no {what}"
     if status == 405:

@@ -10,7 +10,13 @@ from typing import Any
 
 from bourn.hub import ABANDONED
 from bourn.server.wishes import DIRECTIVES
-from bourn.wire.body import LONGEST_STOP, MOST_CHOICES, MOST_MESSAGES, MOST_STOPS
+from bourn.wire.body import (
+    LARGEST_LIMIT,
+    LONGEST_STOP,
+    MOST_CHOICES,
+    MOST_MESSAGES,
+    MOST_STOPS,
+)
 
 Schema = dict[str, Any]
 
@@ -82,6 +88,12 @@ _MESSAGE: Schema = {
         "tool_call_id": _of("string", "The call that a tool's message answers."),
         "reasoning_content": _of("string", "What the assistant thought."),
         "reasoning": _of("string", "The same, by another name."),
+        "annotations": {"description": "Of an answer that is sent back; of no consequence."},
+        "parsed": {"description": "Of an answer that is sent back; of no consequence."},
+    },
+    "additionalProperties": {
+        "enum": [None, False, 0, "", [], {}],
+        "description": "Whatever else an answer had may be sent back where it is empty.",
     },
 }
 
@@ -116,8 +128,10 @@ _COMMON: Schema = {
             "include_obfuscation": _only("There is none.", [False]),
         },
     },
-    "max_tokens": _whole(1, None, "The most tokens to generate; else the rest of the window."),
-    "min_tokens": _whole(0, None, "The least; not more than the most."),
+    "max_tokens": _whole(
+        1, LARGEST_LIMIT, "The most tokens to generate; else the rest of the window."
+    ),
+    "min_tokens": _whole(0, LARGEST_LIMIT, "The least; not more than the most."),
     "n": _whole(1, MOST_CHOICES, "How many answers."),
     "temperature": _number(0, 100, "0 is greedy."),
     "top_p": _number(0, 1, "Draw from the most probable tokens that make up this share."),
@@ -149,6 +163,9 @@ _COMMON: Schema = {
     "metadata": {"description": "Taken, and of no consequence here."},
     "safety_identifier": {"description": "Taken, and of no consequence here."},
     "prompt_cache_key": {"description": "Taken, and of no consequence here."},
+    "prompt_cache_retention": {"description": "Taken, and of no consequence here."},
+    "prompt_cache_options": {"description": "Taken, and of no consequence here."},
+    "moderation": {"description": "Taken, and of no consequence here."},
     "store": _only("Nothing is stored for later.", [False]),
     "service_tier": _only("There is one.", ["auto", "default"]),
     "bourn": _BOURN,
@@ -163,7 +180,9 @@ _CHAT_FIELDS: Schema = {
         "description": "The conversation so far.",
     },
     **_COMMON,
-    "max_completion_tokens": _whole(1, None, "The newer name of `max_tokens`, and before it."),
+    "max_completion_tokens": _whole(
+        1, LARGEST_LIMIT, "The newer name of `max_tokens`, and before it."
+    ),
     "logprobs": _of("boolean", "Tell how probable each token was."),
     "top_logprobs": _whole(0, 20, "Beside each token this many others; with `logprobs`."),
     "tools": _of(

@@ -180,10 +180,10 @@ class Standby:
         self._trouble.ease()
         self.begin()
 
-    def _revive(self) -> None:
+    def _revive(self, death: EngineCrashed) -> None:
         """Its process died: start it anew at once, so that the next who asks need not wait."""
         if self.state == "ready" and self._end is None:
-            logger.error("%s has died, and is started anew", self.name)
+            logger.error("%s has died, and is started anew: %s", self.name, death)
             self._since = time.monotonic()
             self.state = "loading"
             self.begin()
@@ -211,8 +211,8 @@ class Standby:
                 task.uncancel()  # it was `break_off`, and this is the end of it
                 self._check_open()
             raise
-        except EngineCrashed:
-            self._revive()
+        except EngineCrashed as error:
+            self._revive(error)
             raise
         finally:
             del self._running[use]

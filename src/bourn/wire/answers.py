@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bourn.errors import BournError, InvalidRequest, describe
+from bourn.errors import BournError, EngineCrashed, InvalidRequest, describe
 from bourn.stream import Choice
 from bourn.types import (
     Channel,
@@ -141,10 +141,16 @@ def speed_object(metrics: Metrics, *, earlier: bool = False) -> dict[str, Any]:
 
 
 def error_object(error: BaseException) -> dict[str, Any]:
-    """The body of an error, or the frame of one inside a stream."""
+    """The body of an error, or the frame of one inside a stream.
+
+    The last words of a process are for its owner: they may tell of its files, and of others' texts.
+    """
+    told = describe(error)
+    if isinstance(error, EngineCrashed):
+        told["message"] = error.message
     status = error.status if isinstance(error, BournError) else 500
     field = error.field if isinstance(error, InvalidRequest) else None
-    return {"error": {**describe(error), "param": field, "status": status}}
+    return {"error": {**told, "param": field, "status": status}}
 
 
 def json_text(value: object) -> str:

@@ -6,6 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+NAMELESS = "generic"
+"""The kind of an endpoint of which nobody knows more."""
+
+
+def spoken(kind: str) -> str:
+    """The name of an engine, or of a kind of endpoint, for a sentence."""
+    return "this endpoint" if kind == NAMELESS else kind
+
 
 @dataclass(frozen=True, slots=True)
 class Dialect:

@@ -10,7 +10,7 @@ from typing import Any
 
 from bourn.errors import InvalidRequest, UnsupportedField
 from bourn.types import ImagePart, Message, Request, TextPart
-from bourn.wire.dialect import Dialect
+from bourn.wire.dialect import Dialect, spoken
 
 
 def body_of(request: Request, model: str, dialect: Dialect) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def body_of(request: Request, model: str, dialect: Dialect) -> dict[str, Any]:
         UnsupportedField: the dialect has no word for a field that the request uses.
     """
     for name in sorted(request.asks() - dialect.honours):
-        raise UnsupportedField(name, dialect.name)
+        raise UnsupportedField(name, spoken(dialect.name))
     chat = request.prompt is None
     body: dict[str, Any] = {"model": model, "stream": True, **dialect.extra}
     if chat:
@@ -90,7 +90,7 @@ def _message(message: Message, dialect: Dialect) -> dict[str, Any]:
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
+                "function": {"name": call.name, "arguments": call.arguments or "{}"},
             }
             for call in message.tool_calls
         ]

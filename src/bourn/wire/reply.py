@@ -100,7 +100,7 @@ class ReplyReader:
         for index, reason in self._chunks.unfinished(self._n):
             if reason is None or not self.done:
                 raise self._interrupted(index)
-            self._held.append(Piece(choice=index, finish=reason))
+            self._held.append(Piece(choice=index, finish=reason, assumed=True))
 
     def _interrupted(self, choice: int) -> Interrupted:
         if not self._seen:
