@@ -40,6 +40,7 @@ LLAMACPP = Dialect(
     },
     chat_extra={"reasoning_format": "auto"},
     resolves=True,
+    no_arguments="{}",  # it reads them as JSON
     names_call=False,  # it would pass over the choice, silently
     least_top=1,  # with 0 it gives no logprobs at all
     reasoning="reasoning_content",

@@ -28,6 +28,7 @@ class Dialect:
     least_top: the fewest alternatives to ask for with logprobs; what is too many is cut off here.
     reasoning: its name for an earlier message's reasoning; None where it takes none back.
     reuse: its name for whether earlier prompts may be reused (`Request.reuse_prompt`).
+    no_arguments: what it takes for the arguments of a call that has none.
     names_call: whether `tool_choice` may name a function; else that one alone is shown, and a call
         required.
     tells: whether its list of models tells more than their names.
@@ -45,6 +46,7 @@ class Dialect:
     least_top: int = 0
     reasoning: str | None = None
     reuse: str | None = None
+    no_arguments: str = ""
     names_call: bool = True
     tells: bool = True
     about: str | None = None

@@ -90,7 +90,10 @@ def _message(message: Message, dialect: Dialect) -> dict[str, Any]:
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments or "{}"},
+                "function": {
+                    "name": call.name,
+                    "arguments": call.arguments or dialect.no_arguments,
+                },
             }
             for call in message.tool_calls
         ]
