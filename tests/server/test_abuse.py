@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from enum import Enum
+from operator import le
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,7 @@ async def test_two_hundred_hang_ups_at_random_moments_leave_nothing() -> None:
         await server.quiet()
         hub = server.hub
         assert (engine.running, hub.readers, len(hub._seats), len(hub._shared)) == (0, 0, 0, 0)
-        assert held() == before
+        assert all(map(le, held(), before))  # what others have left may end meanwhile
         assert remains() - left == hub.archive.kept  # which ended before they were left
         assert await server.text(HI) == "x" * 20
 
