@@ -277,13 +277,13 @@ def hasty(
 
 def test_what_takes_too_long_is_cut_off_with_an_error(hasty: Served, model: str) -> None:
     told = ask(hasty, model, LONG)
-    assert (told.status, told.error["code"]) == (504, "timeout")
+    assert (told.status, told.error["code"]) == (504, "answer_timeout")
     told = ask(hasty, model, LONG, stream=True)
     assert told.status == 200
     _, *texts, failed = told.chunks
     assert texts
     assert all(chunk["choices"][0]["finish_reason"] is None for chunk in texts)
-    assert failed["error"]["code"] == "timeout"
+    assert failed["error"]["code"] == "answer_timeout"
     assert hasty.idle(model)
 
 
