@@ -72,8 +72,8 @@
     const question = event.target.closest("#talk .message-buttons-right [aria-label='Copy message']");
     if (!answer && !question) return;
     swallow(event);
-    const shown = question?.closest(".message-buttons-right").previousElementSibling;
-    copy(answer?.dataset.copy ?? shown.querySelector(".prose p").innerText.replace(/^ $/gm, ""));
+    const row = question?.closest(".message-buttons-right").previousElementSibling;
+    copy(answer?.dataset.copy ?? row.querySelector(".prose p").innerText.replace(/^ $/gm, ""));
     copied(answer ?? question);
   }, { capture: true });
 
